@@ -1,0 +1,46 @@
+# Every target sets up what it needs (virtual environment, locked dependencies, Java) on first use.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench swarm docs format lock setup clean
+BIN := .venv/bin
+READY := .venv/.ready
+SEEDS ?= 1000
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(READY): requirements.lock requirements-java.lock pyproject.toml scripts/setup
+	@scripts/setup
+
+setup: $(READY) ## set up this clone; every other target does it too
+
+demo: $(READY) ## the main job, end to end: simulate a crash, verify on Spark, report
+	@$(BIN)/ordercast demo --out runs/demo
+
+test: $(READY) ## the whole suite
+	@$(BIN)/pytest
+
+check: $(READY) ## lint, format, types, import rules, docs
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "check: all fine"
+
+bench: $(READY) ## benchmarks, each beside a peer or a limit
+	@for b in effect_styles simulator judge; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
+
+swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the kernels
+	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)
+
+docs: $(READY) ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet && echo "site/index.html"
+
+format: $(READY) ## format the code
+	@$(BIN)/ruff check --fix --quiet; $(BIN)/ruff format --quiet
+
+lock: $(READY) ## resolve the dependencies anew into the lock files
+	@scripts/lock
+
+clean: ## remove what the targets made, the virtual environment included
+	@rm -rf .venv site runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

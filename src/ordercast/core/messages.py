@@ -1,0 +1,61 @@
+"""What applications exchange (messages) and what nodes exchange (packets)."""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar
+
+import msgspec
+
+from ordercast.core.ids import NodeId, Origin, Topic, publisher_of
+
+
+class Guarantee(enum.IntEnum):
+    """What a message is promised. Small integers, because every header carries one."""
+
+    EVENTUAL = 0
+    FIFO = 1
+    CAUSAL = 2
+    TOTAL = 3
+    ATOMIC = 4
+    OPTIMISTIC_CAUSAL = 5
+
+    @property
+    def label(self) -> str:
+        """The name users write."""
+        return self.name.lower().replace("_", "-")
+
+
+GUARANTEES = {guarantee.label: guarantee for guarantee in Guarantee}
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One publication. `origin` and `number` (from 1, no gaps) identify it for ever."""
+
+    origin: Origin
+    number: int
+    topic: Topic
+    payload: bytes
+    guarantee: Guarantee = Guarantee.EVENTUAL
+    keys: tuple[str, ...] = ()
+    dst: tuple[NodeId, ...] = ()
+    """Explicit destinations; empty means the subscribers of the topic."""
+
+    @property
+    def id(self) -> str:
+        """The message id as traces and people write it."""
+        return f"{self.origin}#{self.number}"
+
+    @property
+    def publisher(self) -> NodeId:
+        return publisher_of(self.origin)
+
+
+class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of what travels between nodes. A protocol lists its packet types; the tag is the type's name on the wire.
+
+    Subclasses set `tag` to a small integer, unique within their protocol.
+    """
+
+    carries: ClassVar[str | None] = None
+    """Name of the field that holds the Message, for packets that carry one."""

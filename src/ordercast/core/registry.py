@@ -1,0 +1,55 @@
+"""What a protocol says of itself: enough to run it, list it and hold it to its word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ordercast.core.errors import UsageError, unknown_name
+from ordercast.core.machine import Machine, Place
+from ordercast.core.messages import Guarantee, Packet
+from ordercast.core.wire import Codec
+
+
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """For protocols without settings."""
+
+
+class ProtocolInfo(msgspec.Struct, frozen=True):
+    """One entry of `ordercast protocols`."""
+
+    name: str
+    summary: str
+    source: str
+    guarantee: Guarantee
+    """What every message is promised, unless the scenario labels it otherwise."""
+    overlay: str
+    """What it asks of the overlay and of the links."""
+    faults: str
+    """Under which faults the guarantee holds."""
+    metadata: str
+    """Header bytes per message as a formula."""
+    genuine: bool
+    build: Callable[[Place, Any], Machine]
+    packets: tuple[type[Packet], ...]
+    options: type[msgspec.Struct] = NoOptions
+    scope: str = "global"
+    """Of causal order: `topic` or `global`."""
+    readmits: bool = False
+    """Whether a node that restarts without its state is taken back as a new one."""
+
+    def codec(self) -> Codec:
+        return Codec(self.packets)
+
+    def parse_options(self, raw: dict[str, Any]) -> Any:
+        """The options as the protocol's own struct; an unknown or wrong one is named."""
+        valid = self.options.__struct_fields__
+        for name in raw:
+            if name not in valid:
+                raise unknown_name(f"option of {self.name}", name, valid)
+        try:
+            return msgspec.convert(raw, self.options)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"options of {self.name}: {error}") from None

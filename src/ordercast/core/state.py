@@ -1,0 +1,86 @@
+"""State that can be copied, compared, hashed and partly saved: what explorers, crashes and tests need of a machine.
+
+A `State` is an object whose attributes are plain data: numbers, strings, bytes, frozen structs, tuples, dicts, lists,
+sets, deques, and other States. Nothing has to be written per class; three class attributes say what is special.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import Any, ClassVar, Self
+
+from ordercast.core.errors import InvariantError
+
+
+class State:
+    """Base of every machine and of every part of one."""
+
+    constant: ClassVar[tuple[str, ...]] = ()
+    """Attributes that never change after construction: shared by copies, left out of comparisons."""
+    durable: ClassVar[tuple[str, ...]] = ()
+    """Attributes that must survive a restart. A State among them contributes its own durable part."""
+
+    def copy(self) -> Self:
+        """An independent copy: changing one never shows in the other."""
+        clone = object.__new__(type(self))
+        for name, value in vars(self).items():
+            clone.__dict__[name] = value if name in self.constant else duplicate(value)
+        return clone
+
+    def frozen(self) -> Hashable:
+        """The changing part as a hashable value, equal for equal states whatever order things were inserted in."""
+        return tuple((name, freeze(value)) for name, value in sorted(vars(self).items()) if name not in self.constant)
+
+    def save(self) -> dict[str, Any]:
+        """What must survive a restart, independent of this object."""
+        saved: dict[str, Any] = {}
+        for name in self.durable:
+            value = getattr(self, name)
+            saved[name] = value.save() if isinstance(value, State) else duplicate(value)
+        return saved
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take over what an earlier `save` kept."""
+        for name in self.durable:
+            value = getattr(self, name)
+            if isinstance(value, State):
+                value.restore(saved[name])
+            else:
+                setattr(self, name, duplicate(saved[name]))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and isinstance(other, State) and self.frozen() == other.frozen()
+
+    def __hash__(self) -> int:
+        return hash(self.frozen())
+
+
+def duplicate(value: Any) -> Any:
+    """A copy that shares nothing that can change. Frozen structs, tuples of them and scalars are shared."""
+    if isinstance(value, dict):
+        return {key: duplicate(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [duplicate(item) for item in value]
+    if isinstance(value, set):
+        return set(value)
+    if isinstance(value, deque):
+        return deque((duplicate(item) for item in value), value.maxlen)
+    if isinstance(value, State):
+        return value.copy()
+    return value
+
+
+def freeze(value: Any) -> Hashable:
+    """A hashable value that is equal exactly for equal contents."""
+    if isinstance(value, dict):
+        return frozenset((key, freeze(item)) for key, item in value.items())
+    if isinstance(value, list | deque):
+        return tuple(freeze(item) for item in value)
+    if isinstance(value, set):
+        return frozenset(value)
+    if isinstance(value, State):
+        return value.frozen()
+    if isinstance(value, Hashable):
+        return value
+    raise InvariantError(f"{type(value).__name__} cannot be part of a machine's state")

@@ -1,0 +1,1 @@
+"""(1) Who is next to whom: graphs, and the groups laid over them."""

@@ -1,0 +1,1 @@
+"""Experiments as data: overlay, links, workload and faults of a run, as values that come from TOML."""

@@ -1,0 +1,171 @@
+"""Faults of a scenario, put on the calendar of a run, and the end of all faults before the drain."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from ordercast.core.chance import salt
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId
+from ordercast.scenario.model import Crash, Fault, Partition, Pause, Slow, Suspicion
+from ordercast.sim.detector import Detector
+from ordercast.sim.host import Host
+from ordercast.sim.network import Channel
+from ordercast.sim.scheduler import ns
+from ordercast.sim.world import World
+
+
+class FaultPlan:
+    """Checks every fault before the run begins and fires it when its time has come."""
+
+    def __init__(self, world: World, detector: Detector) -> None:
+        self._world = world
+        self._detector = detector
+        for i, fault in enumerate(world.scenario.fault):
+            self._plan(fault, f"fault[{i}]")
+
+    def end_all(self) -> None:
+        """The drain begins: cuts heal, pauses end, links are clean; only the crashed stay crashed."""
+        for channel in self._world.channels():
+            was_cut = channel.cuts > 0
+            channel.heal()
+            if was_cut:
+                self._detector.something_changed(channel.sender)
+        self._detector.tell_truth()
+        for host in self._world.hosts.values():
+            host.slow_down(0)
+            host.resume()
+
+    def _plan(self, fault: Fault, where: str) -> None:
+        self._check_times(fault, where)
+        match fault:
+            case Crash():
+                self._plan_crash(fault, where)
+            case Pause(node=name):
+                host = self._world.host(name, f"{where}.node")
+                self._between(fault, self._pause, self._resume, host)
+            case Slow(node=name, extra_ms=extra):
+                if extra < 0:
+                    raise UsageError(f"{where}.extra_ms: {extra} is negative")
+                host = self._world.host(name, f"{where}.node")
+                self._between(fault, self._slow, self._speed_up, host, ns(extra))
+            case Partition():
+                self._between(fault, self._cut, self._mend, self._crossing(fault, where))
+            case Suspicion():
+                self._between(fault, self._suspect, self._trust, self._suspicions(fault, where))
+            case _:
+                assert_never(fault)
+
+    def _check_times(self, fault: Fault, where: str) -> None:
+        duration = self._world.scenario.duration_ms
+        start = fault.at_ms
+        end = fault.recover_ms if isinstance(fault, Crash) else fault.until_ms
+        if not 0 <= start <= duration:
+            raise UsageError(f"{where}.at_ms: {start} is not within the run's duration of {duration} ms")
+        if end is not None and not start < end <= duration:
+            name = "recover_ms" if isinstance(fault, Crash) else "until_ms"
+            raise UsageError(f"{where}.{name}: {end} is not between at_ms {start} and the duration of {duration} ms")
+
+    def _between(
+        self, fault: Pause | Slow | Partition | Suspicion, begin: Any, end: Any, a: Any, b: Any = None
+    ) -> None:
+        self._world.clock.at(ns(fault.at_ms), begin, a, b)
+        self._world.clock.at(ns(fault.until_ms), end, a, b)
+
+    # --- crashes ---
+
+    def _plan_crash(self, fault: Crash, where: str) -> None:
+        host = self._world.host(fault.node, f"{where}.node")
+        if fault.state == "lost" and fault.recover_ms is not None and not self._world.protocol.readmits:
+            raise UsageError(
+                f"{where}.state: protocol {self._world.protocol.name!r} cannot take back a node that lost its state; "
+                "use state = 'kept'"
+            )
+        self._world.clock.at(ns(fault.at_ms), self._crash, host, fault)
+        if fault.recover_ms is not None:
+            self._world.clock.at(ns(fault.recover_ms), self._recover, host, fault)
+
+    def _crash(self, host: Host, fault: Crash) -> None:
+        if not host.alive:
+            return
+        world = self._world
+        world.count_fault("crash")
+        if world.recorder is not None:
+            world.recorder.event("crash", host.node, world.clock.now)
+        for peer, channel in host.channels.items():
+            channel.sender_crashed(fault.survive, salt(world.seed, "survive", host.node, peer, world.clock.now))
+            world.hosts[peer].channels[host.node].receiver_crashed()
+        host.crash()
+        self._detector.something_changed(host)
+
+    def _recover(self, host: Host, fault: Crash) -> None:
+        if host.alive:
+            return
+        self._world.count_fault("recover")
+        self._detector.forget(host)
+        host.recover(fault.state)
+        self._detector.something_changed(host)
+
+    # --- slow and paused nodes ---
+
+    def _pause(self, host: Host, _: None) -> None:
+        self._world.count_fault("pause")
+        host.pause()
+
+    def _resume(self, host: Host, _: None) -> None:
+        host.resume()
+
+    def _slow(self, host: Host, extra_ns: int) -> None:
+        self._world.count_fault("slow")
+        host.slow_down(extra_ns)
+
+    def _speed_up(self, host: Host, _: int) -> None:
+        host.slow_down(0)
+
+    # --- partitions ---
+
+    def _crossing(self, fault: Partition, where: str) -> list[Channel]:
+        first, second = ({self._world.host(name, f"{where}.sides").node for name in side} for side in fault.sides)
+        both = first & second
+        if both:
+            raise UsageError(f"{where}.sides: {min(both)} is on both sides")
+        channels = [c for c in self._world.channels() if c.sender.node in first and c.host.node in second]
+        if not fault.one_way:
+            channels += [c for c in self._world.channels() if c.sender.node in second and c.host.node in first]
+        if not channels:
+            raise UsageError(f"{where}.sides: no link of the overlay crosses this partition")
+        return channels
+
+    def _cut(self, channels: list[Channel], _: None) -> None:
+        self._world.count_fault("partition")
+        self._change_cuts(channels, +1)
+
+    def _mend(self, channels: list[Channel], _: None) -> None:
+        self._change_cuts([c for c in channels if c.cuts], -1)
+
+    def _change_cuts(self, channels: list[Channel], by: int) -> None:
+        for channel in channels:
+            channel.cuts += by
+            channel.refresh()
+        for node in sorted({channel.sender.node for channel in channels}):
+            self._detector.something_changed(self._world.hosts[node])
+
+    # --- false suspicions ---
+
+    def _suspicions(self, fault: Suspicion, where: str) -> list[tuple[NodeId, NodeId]]:
+        target = self._world.host(fault.node, f"{where}.node")
+        if fault.by is None:
+            return [(peer, target.node) for peer in target.channels]
+        observer = self._world.host(fault.by, f"{where}.by")
+        if target.node not in observer.channels:
+            raise UsageError(f"{where}.by: {observer.node} is not a neighbour of {target.node}")
+        return [(observer.node, target.node)]
+
+    def _suspect(self, pairs: list[tuple[NodeId, NodeId]], _: None) -> None:
+        self._world.count_fault("suspicion")
+        for observer, target in pairs:
+            self._detector.lie(observer, target, suspected=True)
+
+    def _trust(self, pairs: list[tuple[NodeId, NodeId]], _: None) -> None:
+        for observer, target in pairs:
+            self._detector.lie(observer, target, suspected=False)

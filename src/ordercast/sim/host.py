@@ -1,0 +1,284 @@
+"""A node under virtual time: its machine, its queue, its timers, and how it crashes and comes back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ordercast.core.errors import InvariantError
+from ordercast.core.ids import NodeId, Topic, origin_of
+from ordercast.core.machine import Machine
+from ordercast.core.messages import Guarantee, Message, Packet
+from ordercast.scenario.model import Node
+from ordercast.trace.schema import INFO_STATE
+
+if TYPE_CHECKING:
+    from ordercast.sim.network import Channel
+    from ordercast.sim.world import World
+
+_US = 1_000
+
+
+class Host:
+    """Runs one machine and is its outbox."""
+
+    def __init__(self, world: World, node: NodeId, ability: Node) -> None:
+        self.world = world
+        self.node = node
+        self.incarnation = 0
+        self.machine: Machine = world.build_machine(node, 0)
+        self.channels: dict[NodeId, Channel] = {}
+        self.alive = True
+        self.paused = False
+        self.ready = True
+        """Alive and free: inputs go straight to the machine."""
+        self.published = 0
+        self.delivered = 0
+        self.extra_ns = 0
+        self.cpu = ability.cpu
+        self.egress_ps_per_byte = _ps_per_byte(ability.bandwidth_mbps)
+        self.ingress_ps_per_byte = _ps_per_byte(ability.ingress_mbps)
+        self._egress_free = 0
+        self._ingress_free = 0
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], int]] = deque()
+        self._serving = False
+        self._outgoing: list[tuple[NodeId, Packet]] = []
+        self._spent = 0
+        self._timers: dict[Hashable, int] = {}
+        self._next_timer = 0
+        self._saved: dict[str, Any] = {}
+        self._life = 0
+        self._refresh()
+
+    # --- effects: what the machine asks for ---
+
+    def send(self, peer: NodeId, packet: Packet) -> None:
+        channel = self.channels.get(peer)
+        if channel is None:
+            raise InvariantError(f"{self.node} sends to {peer}, which is not its neighbour")
+        if self._serving:
+            self._outgoing.append((peer, packet))
+        else:
+            channel.transmit(packet)
+
+    def deliver(self, message: Message) -> None:
+        world = self.world
+        self.delivered += 1
+        if self.cpu is not None:
+            self._spent += round(self.cpu.per_delivery_us * _US)
+        if world.recorder is not None:
+            world.recorder.deliver(self.node, world.clock.now, message)
+        for watch in world.delivery_watchers:
+            watch(self, message)
+
+    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
+        self._next_timer = token = self._next_timer + 1
+        self._timers[name] = token
+        clock = self.world.clock
+        if background:
+            clock.background += 1
+        clock.at(clock.now + delay_ns, self._background_timer if background else self._timer, name, token)
+
+    def cancel_timer(self, name: Hashable) -> None:
+        self._timers.pop(name, None)
+
+    def note(self, kind: str, info: Mapping[str, str]) -> None:
+        world = self.world
+        if kind == "subscribe":
+            world.members[Topic(info["topic"])].add(self.node)
+        if world.recorder is not None:
+            world.recorder.event(kind, self.node, world.clock.now, info)
+
+    # --- inputs: what happens to the node ---
+
+    def start(self) -> None:
+        self._input(self.machine.on_start, self)
+
+    def publish(
+        self,
+        topic: Topic,
+        payload: bytes,
+        guarantee: Guarantee,
+        keys: tuple[str, ...] = (),
+        dst: tuple[NodeId, ...] = (),
+    ) -> None:
+        """The application publishes; nothing happens while the node is down."""
+        self._input(self._publish, topic, payload, guarantee, keys, dst)
+
+    def subscribe(self, topic: Topic) -> None:
+        self._input(self._subscribe, topic)
+
+    def unsubscribe(self, topic: Topic) -> None:
+        self._input(self._unsubscribe, topic)
+
+    def suspect(self, peer: NodeId) -> None:
+        if self.world.recorder is not None:
+            self.world.recorder.event("suspect", self.node, self.world.clock.now, {"peer": peer})
+        self._input(self.machine.on_suspect, peer, self)
+
+    def trust(self, peer: NodeId) -> None:
+        self._input(self.machine.on_trust, peer, self)
+
+    def enqueue(self, channel: Channel, packet: Packet) -> None:
+        """A packet for a host that is paused, slow, or has limits of its own."""
+        if not self.ingress_ps_per_byte:
+            self._input(channel.hand_over, packet, cost_bytes=self._bytes(packet))
+            return
+        clock = self.world.clock
+        size = self._bytes(packet)
+        self._ingress_free = max(clock.now, self._ingress_free) + size * self.ingress_ps_per_byte // 1_000
+        clock.at(self._ingress_free, self._received, (channel, packet, size), self._life)
+
+    def egress(self, size: int) -> int:
+        """When the last of `size` bytes has left this node, behind whatever it sends already."""
+        now = self.world.clock.now
+        if not self.egress_ps_per_byte:
+            return now
+        self._egress_free = max(now, self._egress_free) + size * self.egress_ps_per_byte // 1_000
+        return self._egress_free
+
+    # --- faults ---
+
+    def crash(self) -> None:
+        """The process is gone with everything it did not save."""
+        self._saved = self.machine.save()
+        self._life += 1
+        self.alive = self.paused = self._serving = False
+        self._inbox.clear()
+        self._outgoing.clear()
+        self._timers.clear()
+        self._egress_free = self._ingress_free = 0
+        self._refresh()
+
+    def recover(self, state: str) -> None:
+        """Back, with what was saved or as a stranger."""
+        kept = state == "kept"
+        if not kept:
+            self.incarnation += 1
+            self.published = 0
+        self.machine = self.world.build_machine(self.node, self.incarnation)
+        if kept:
+            self.machine.restore(self._saved)
+        self.alive = True
+        self._refresh()
+        if self.world.recorder is not None:
+            self.world.recorder.event("recover", self.node, self.world.clock.now, {INFO_STATE: state})
+        self._input(self.machine.on_recover if kept else self.machine.on_start, self)
+
+    def pause(self) -> None:
+        self.paused = True
+        self._refresh()
+
+    def resume(self) -> None:
+        if self.paused:
+            self.paused = False
+            self._refresh()
+            self._next_input()
+
+    def slow_down(self, extra_ns: int) -> None:
+        self.extra_ns = extra_ns
+        self._refresh()
+
+    # --- inside ---
+
+    def _refresh(self) -> None:
+        self.ready = (
+            self.alive and not self.paused and not self._serving and not self._inbox
+            and self.cpu is None and not self.extra_ns and not self.ingress_ps_per_byte
+        )  # fmt: skip
+
+    def _input(self, action: Callable[..., None], *args: Any, cost_bytes: int = 0) -> None:
+        if self.ready:
+            action(*args)
+        elif self.alive:
+            self._inbox.append((action, args, cost_bytes))
+            self._next_input()
+
+    def _next_input(self) -> None:
+        """Serve the queue: one input at a time, each for as long as it costs."""
+        while self._inbox and self.alive and not self.paused and not self._serving:
+            action, args, size = self._inbox.popleft()
+            self._serving = True
+            self._spent = 0
+            action(*args)
+            clock = self.world.clock
+            cost = self._cost_ns(size)
+            if cost:
+                clock.at(clock.now + cost, self._served, self._outgoing, self._life)
+                self._outgoing = []
+            else:
+                self._serving = False
+                self._release(self._outgoing)
+        self._refresh()
+
+    def _served(self, outgoing: list[tuple[NodeId, Packet]], life: int) -> None:
+        if life == self._life:
+            self._serving = False
+            self._release(outgoing)
+            self._next_input()
+
+    def _release(self, outgoing: list[tuple[NodeId, Packet]]) -> None:
+        for peer, packet in outgoing:
+            self.channels[peer].transmit(packet)
+        outgoing.clear()
+
+    def _cost_ns(self, size: int) -> int:
+        cost = self.extra_ns + self._spent
+        if self.cpu is not None:
+            cost += round((self.cpu.per_packet_us + self.cpu.per_byte_us * size) * _US)
+            for _, packet in self._outgoing:
+                cost += round((self.cpu.per_send_us + self.cpu.per_sent_byte_us * self._bytes(packet)) * _US)
+        return cost
+
+    def _bytes(self, packet: Packet) -> int:
+        facts = self.world.facts
+        facts.look(packet)
+        return facts.payload_bytes + facts.header_bytes
+
+    def _received(self, arrived: tuple[Channel, Packet, int], life: int) -> None:
+        channel, packet, size = arrived
+        if life == self._life:
+            self._input(channel.hand_over, packet, cost_bytes=size)
+
+    def _background_timer(self, name: Hashable, token: int) -> None:
+        self.world.clock.background -= 1
+        self._timer(name, token)
+
+    def _timer(self, name: Hashable, token: int) -> None:
+        if self._timers.get(name) == token:
+            self._input(self._fire, name, token)
+
+    def _fire(self, name: Hashable, token: int) -> None:
+        # The timer may have been cancelled or set anew while it waited in the queue of a busy node.
+        if self._timers.get(name) == token:
+            del self._timers[name]
+            self.machine.on_timer(name, self)
+
+    def _publish(
+        self, topic: Topic, payload: bytes, guarantee: Guarantee, keys: tuple[str, ...], dst: tuple[NodeId, ...]
+    ) -> None:
+        world = self.world
+        self.published += 1
+        origin = origin_of(self.node, self.incarnation)
+        message = Message(origin, self.published, topic, payload, guarantee, keys, dst)
+        world.published += 1
+        if world.recorder is not None:
+            world.recorder.publish(self.node, world.clock.now, message)
+        for watch in world.publish_watchers:
+            watch(self, message)
+        self.machine.on_publish(message, self)
+
+    def _subscribe(self, topic: Topic) -> None:
+        self.note("subscribe", {"topic": topic})
+        self.machine.on_subscribe(topic, self)
+
+    def _unsubscribe(self, topic: Topic) -> None:
+        self.machine.on_unsubscribe(topic, self)
+        self.world.members[topic].discard(self.node)
+        self.note("unsubscribe", {"topic": topic})
+
+
+def _ps_per_byte(mbps: float) -> int:
+    """Picoseconds that one byte takes, as an integer, so that sums are exact on every machine."""
+    return round(8_000_000 / mbps) if mbps else 0

@@ -1,0 +1,195 @@
+"""Links under virtual time: latency, loss, duplication, order, bandwidth, cuts, and what a crash leaves behind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from heapq import heappush
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, assert_never
+
+from ordercast.core.chance import exponential, mix, salt, unit
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId
+from ordercast.core.messages import Packet
+from ordercast.scenario.model import Exponential, Latency, Link, LogNormal, Uniform
+from ordercast.sim.scheduler import NS_PER_MS, ns
+
+if TYPE_CHECKING:
+    from ordercast.sim.host import Host
+
+_LOSS, _DUPLICATE, _SECOND_COPY = 1, 2, 3
+
+
+class Channel:
+    """One direction of a link. Times are in nanoseconds."""
+
+    __slots__ = (
+        "_constant_ns", "_draw_ns", "_duplicate", "_fifo", "_last_arrival", "_loss", "_plain", "_salt", "_voids",
+        "arrived", "cuts", "dropped", "host", "link", "peer", "sender", "sent", "world",
+    )  # fmt: skip
+
+    def __init__(self, sender: Host, host: Host, link: Link, seed: int) -> None:
+        self.world = sender.world
+        self.sender = sender
+        self.host = host
+        """The receiving end."""
+        self.peer: NodeId = sender.node
+        """Whom the receiving end sees as the source."""
+        self.link = link
+        self.sent = 0
+        self.arrived = 0
+        self.dropped = 0
+        self.cuts = 0
+        self._loss = link.loss
+        self._duplicate = link.duplicate
+        self._fifo = link.fifo
+        self._draw_ns = latency_draw(link.latency_ms)
+        self._constant_ns = ns(link.latency_ms) if isinstance(link.latency_ms, int | float) else -1
+        self._salt = salt(seed, "channel", sender.node, host.node)
+        self._last_arrival = 0
+        self._voids: list[tuple[int, int]] = []
+        self._plain = False
+        self.refresh()
+
+    def refresh(self) -> None:
+        """A channel without chance and limits takes the short way through `transmit`."""
+        self._plain = (
+            self._constant_ns >= 0 and not self.cuts and not self._loss and not self._duplicate
+            and not self.sender.egress_ps_per_byte
+        )  # fmt: skip
+
+    def heal(self) -> None:
+        """No more faults: the drain has begun."""
+        self._loss = self._duplicate = 0.0
+        self.cuts = 0
+        self.refresh()
+
+    def transmit(self, packet: Packet) -> None:
+        """Put a packet on its way."""
+        world = self.world
+        self.sent = number = self.sent + 1
+        if world.sees_packets:
+            self._record("send", self.sender.node, self.host.node, packet)
+        if self._plain:
+            clock = world.clock
+            heappush(clock.heap, (clock.now + self._constant_ns, next(clock.order), self.arrive, packet, number))
+        else:
+            self._transmit_with_chance(packet, number)
+
+    def _transmit_with_chance(self, packet: Packet, number: int) -> None:
+        world = self.world
+        now = world.clock.now
+        world.facts.look(packet)
+        if self.cuts:
+            self._drop(packet, "cut")
+            return
+        bits = mix(self._salt, world.facts.identity, now)
+        if self._loss and unit(mix(bits, _LOSS)) < self._loss:
+            self._drop(packet, "lost")
+            return
+        departure = self.sender.egress(world.facts.payload_bytes + world.facts.header_bytes)
+        self._schedule(packet, number, departure + self._draw_ns(bits))
+        if self._duplicate and unit(mix(bits, _DUPLICATE)) < self._duplicate:
+            world.count_fault("duplicate")
+            self._schedule(packet, number, departure + self._draw_ns(mix(bits, _SECOND_COPY)))
+
+    def _schedule(self, packet: Packet, number: int, arrival: int) -> None:
+        if self._fifo:
+            arrival = max(arrival, self._last_arrival)
+            self._last_arrival = arrival
+        self.world.clock.at(arrival, self.arrive, packet, number)
+
+    def arrive(self, packet: Packet, number: int) -> None:
+        """The packet is at the receiving end; a dead or busy host has its own ways with it."""
+        host = self.host
+        if not host.alive or (self._voids and self._is_void(number)):
+            self._drop(packet, "crash")
+            return
+        self.arrived += 1
+        if host.ready:
+            if self.world.sees_packets:
+                self._record("receive", host.node, self.peer, packet)
+            host.machine.on_receive(self.peer, packet, host)
+        else:
+            host.enqueue(self, packet)
+
+    def hand_over(self, packet: Packet) -> None:
+        """Give the packet to the machine now, whatever kept it waiting."""
+        if self.world.sees_packets:
+            self._record("receive", self.host.node, self.peer, packet)
+        self.host.machine.on_receive(self.peer, packet, self.host)
+
+    def sender_crashed(self, survive: str, bits: int) -> None:
+        """Of what is in flight, a prefix in order of sending survives."""
+        in_flight = max(0, self.sent - self.arrived)
+        lost = {"all": 0, "none": in_flight, "random": bits % (in_flight + 1)}[survive]
+        if lost:
+            self._voids.append((self.sent - lost + 1, self.sent))
+
+    def receiver_crashed(self) -> None:
+        """Nothing that is in flight reaches the next life of the receiver."""
+        self._voids.append((1, self.sent))
+
+    def _is_void(self, number: int) -> bool:
+        return any(low <= number <= high for low, high in self._voids)
+
+    def _drop(self, packet: Packet, why: str) -> None:
+        self.dropped += 1
+        self.world.count_fault(why)
+        if self.world.sees_packets:
+            self._record("drop", self.host.node if why == "crash" else self.sender.node, "", packet, why)
+
+    def _record(self, kind: str, node: NodeId, peer: str, packet: Packet, why: str = "") -> None:
+        world = self.world
+        facts = world.facts
+        facts.look(packet)
+        info = facts.info
+        if why:
+            peer = self.peer if node == self.host.node else self.host.node
+            info = [*(info or []), ("why", why)]
+        assert world.recorder is not None
+        world.recorder.packet(
+            kind, node, world.clock.now, peer, facts.msg, facts.payload_bytes, facts.header_bytes, info
+        )  # fmt: skip
+
+
+def latency_draw(latency: Latency) -> Callable[[int], int]:
+    """A function from 64 random bits to a latency in nanoseconds."""
+    match latency:
+        case Uniform(low_ms=low, high_ms=high):
+            return lambda bits: int((low + (high - low) * unit(bits)) * NS_PER_MS)
+        case Exponential(mean_ms=mean, min_ms=least):
+            return lambda bits: int((least + exponential(bits, mean)) * NS_PER_MS)
+        case LogNormal(median_ms=median, sigma=sigma):
+            normal = NormalDist()
+            smallest = 2.0**-60
+            return lambda bits: int(median * math.exp(sigma * normal.inv_cdf(max(unit(bits), smallest))) * NS_PER_MS)
+        case int() | float():
+            constant = ns(latency)
+            return lambda _bits: constant
+        case _:
+            assert_never(latency)
+
+
+def check_link(link: Link, where: str) -> None:
+    """Reject what no link can be."""
+    for field in ("loss", "duplicate"):
+        share = getattr(link, field)
+        if not 0 <= share < 1:
+            raise UsageError(f"{where}.{field}: {share} is not a share from 0 up to, not including, 1")
+    values: dict[str, Any] = {}
+    match link.latency_ms:
+        case Uniform(low_ms=low, high_ms=high):
+            if high < low:
+                raise UsageError(f"{where}.latency_ms: high_ms {high} is below low_ms {low}")
+            values = {"low_ms": low}
+        case Exponential(mean_ms=mean, min_ms=least):
+            values = {"mean_ms": mean, "min_ms": least}
+        case LogNormal(median_ms=median, sigma=sigma):
+            values = {"median_ms": median, "sigma": sigma}
+        case constant:
+            values = {"": constant}
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise UsageError(f"{where}.latency_ms{'.' if name else ''}{name}: {value} is negative")

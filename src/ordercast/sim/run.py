@@ -1,0 +1,151 @@
+"""One run: build the world, let it live, let it drain, write down what happened."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from ordercast.core.errors import UsageError
+from ordercast.core.registry import ProtocolInfo
+from ordercast.scenario.model import Scenario
+from ordercast.sim.detector import Detector
+from ordercast.sim.faults import FaultPlan
+from ordercast.sim.scheduler import ns
+from ordercast.sim.workload import start_workload
+from ordercast.sim.world import World
+from ordercast.trace.recorder import Recorder
+from ordercast.trace.store import Manifest, RunWriter
+
+_SLICES = 100
+
+Progress = Callable[[float], None]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What a simulation did, apart from its trace."""
+
+    path: Path | None
+    manifest: Manifest
+    events: int
+    hops: int
+    published: int
+    delivered: int
+    virtual_ns: int
+
+
+def simulate(
+    scenario: Scenario,
+    protocol: ProtocolInfo,
+    *,
+    seed: int | None = None,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
+    seed = scenario.seed if seed is None else seed
+    _check(scenario)
+    run_id = f"{scenario.name}-{protocol.name}-{seed}"
+    recorder = Recorder(RunWriter(out), run_id, packets=scenario.trace.record == "all") if out is not None else None
+    try:
+        world = World(scenario, protocol, seed, recorder)
+        events, drained = _live(world, progress)
+        manifest = _manifest(world, run_id, drained=drained)
+        if recorder is not None:
+            recorder.finish(manifest)
+    except BaseException:
+        if recorder is not None:
+            recorder.abort()
+        raise
+    return Outcome(
+        path=out,
+        manifest=manifest,
+        events=events,
+        hops=manifest.totals["hops"],
+        published=world.published,
+        delivered=manifest.totals["deliveries"],
+        virtual_ns=world.clock.now,
+    )
+
+
+def _check(scenario: Scenario) -> None:
+    if scenario.duration_ms <= 0:
+        raise UsageError(f"duration_ms: {scenario.duration_ms} is not positive")
+    for name, value in (("drain_ms", scenario.drain_ms), ("detector.delay_ms", scenario.detector.delay_ms)):
+        if value < 0:
+            raise UsageError(f"{name}: {value} is negative")
+    if not scenario.workload:
+        raise UsageError("workload: nobody publishes anything")
+
+
+def _live(world: World, progress: Progress | None) -> tuple[int, bool]:
+    clock = world.clock
+    faults = FaultPlan(world, Detector(world))
+    start_workload(world)
+    with _rare_collections():
+        for host in world.hosts.values():
+            host.start()
+        duration = ns(world.scenario.duration_ms)
+        events = 0
+        for i in range(1, _SLICES + 1):
+            events += clock.run_until(duration * i // _SLICES)
+            if progress is not None:
+                progress(i / _SLICES)
+        faults.end_all()
+        events += clock.run_to_rest(duration + ns(world.scenario.drain_ms))
+    return events, clock.at_rest
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Simulations make millions of short-lived tuples and no cycles: look for cycles rarely."""
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, 50, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _manifest(world: World, run_id: str, *, drained: bool) -> Manifest:
+    scenario, channels = world.scenario, world.channels()
+    return Manifest(
+        run_id=run_id,
+        protocol=world.protocol.name,
+        guarantee=_claim(world),
+        scope=world.protocol.scope,
+        seed=world.seed,
+        scenario=scenario.name,
+        nodes=list(world.graph.nodes),
+        groups={topic: list(members) for topic, members in world.groups.items()},
+        version=version("ordercast"),
+        clock="global",
+        drained=drained,
+        records=scenario.trace.record,
+        faults=dict(sorted(world.faults.items())),
+        totals={
+            "published": world.published,
+            "deliveries": sum(host.delivered for host in world.hosts.values()),
+            "sends": sum(channel.sent for channel in channels),
+            "hops": sum(channel.arrived for channel in channels),
+            "drops": sum(channel.dropped for channel in channels),
+        },
+        options=scenario.options,
+    )
+
+
+def _claim(world: World) -> str:
+    """The one guarantee of all messages, or `mixed`."""
+    labels: set[str] = set()
+    for load in world.scenario.workload:
+        steps = getattr(load, "steps", None)
+        asked = [step.guarantee for step in steps if step.do == "publish"] if steps is not None else None
+        if asked is None:
+            guarantee = getattr(load, "guarantee", "")
+            asked = [guarantee] if isinstance(guarantee, str) else list(guarantee)
+        labels |= {label or world.protocol.guarantee.label for label in asked}
+    return labels.pop() if len(labels) == 1 else "mixed"

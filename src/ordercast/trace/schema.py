@@ -1,0 +1,58 @@
+"""The trace format in words: names, types and version. Imports nothing, so that Spark workers stay light."""
+
+FORMAT = 1
+
+MANIFEST = "run.json"
+EVENTS = "events"
+
+KINDS = (
+    "publish",
+    "deliver",
+    "send",
+    "receive",
+    "subscribe",
+    "unsubscribe",
+    "join",
+    "leave",
+    "crash",
+    "recover",
+    "suspect",
+    "repair_start",
+    "repair_end",
+    "drop",
+)
+
+# Column, type (as pyarrow spells it), meaning. docs/trace-format.md is generated from this table.
+COLUMNS = (
+    ("run", "string", "run id"),
+    ("node", "string", "where it happened"),
+    ("seq", "int64", "position in that node's own history, from 0, no gaps; the only order a judge may trust"),
+    ("kind", "string", "what happened: one of the kinds below"),
+    ("time_ns", "int64", "virtual or monotonic time, in nanoseconds"),
+    ("msg", "string", "message id, unique in the run"),
+    ("topic", "string", "topic or group"),
+    ("keys", "list<string>", "key items"),
+    ("guarantee", "string", "guarantee of that message"),
+    ("dst", "list<string>", "explicit destinations, where the message names them (atomic multicast)"),
+    ("peer", "string", "the other end, for send and receive; whom, for suspect"),
+    ("payload_bytes", "int32", "payload bytes on the wire"),
+    ("header_bytes", "int32", "bytes on the wire that are not payload, framing included"),
+    ("info", "map<string, string>", "anything else"),
+)
+
+# What each guarantee obliges a run to, as names of checks; a stronger one implies the weaker.
+OBLIGES = {
+    "eventual": ("integrity", "agreement"),
+    "fifo": ("integrity", "agreement", "fifo"),
+    "causal": ("integrity", "agreement", "fifo", "causal", "optimistic-causal"),
+    "total": ("integrity", "agreement", "fifo", "causal", "optimistic-causal", "total"),
+    "atomic": ("integrity", "agreement", "prefix", "acyclic"),
+    "optimistic-causal": ("integrity", "optimistic-causal"),
+}
+
+# The two info entries that the judge reads. On a `recover` row: whether the node came back with its state.
+INFO_STATE = "state"
+STATE_KEPT = "kept"
+STATE_LOST = "lost"
+# On any row: a digest of the node's replica at that point; the last one of each live node is compared.
+INFO_DIGEST = "digest"
