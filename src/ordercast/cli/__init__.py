@@ -1,0 +1,5 @@
+"""The command line: parse, call one function, print, exit."""
+
+from ordercast.cli.app import main
+
+__all__ = ["main"]

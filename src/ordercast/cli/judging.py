@@ -1,0 +1,131 @@
+"""Commands that look at traces: verify, metrics, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ordercast.cli.exits import worst
+from ordercast.cli.options import Json, Master, Paths, print_json
+from ordercast.core.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from ordercast.verify.spark.run_metrics import RunMetrics
+    from ordercast.verify.verdict import Verdict
+
+Checks = Annotated[str | None, typer.Option(help="Only these checks, separated by commas.")]
+Scope = Annotated[str | None, typer.Option(help="Scope of causal order: topic or global; the run's own if not given.")]
+
+
+def verify(
+    paths: Paths,
+    master: Master = None,
+    checks: Checks = None,
+    scope: Scope = None,
+    no_spark: Annotated[bool, typer.Option("--no-spark", help="Judge in this process, for a quick look.")] = False,
+    json: Json = False,
+) -> None:
+    """Judge traces. Exit 0 held, 1 violated (with witness), 4 undecided.
+
+    Example: ordercast verify runs/r7 --checks fifo,causal
+    """
+    verdicts = _judge(paths, master=master, checks=_known_checks(checks), scope=_known_scope(scope), spark=not no_spark)
+    if json:
+        print_json(verdicts)
+    else:
+        from rich.console import Console
+
+        from ordercast.report.text import print_verdicts
+
+        print_verdicts(verdicts, Console())
+    raise typer.Exit(worst([verdict.exit_code() for verdict in verdicts]))
+
+
+def metrics(paths: Paths, master: Master = None, json: Json = False) -> None:
+    """Measure traces: throughput, latency per guarantee, header bytes, hold-back, repair.
+
+    Example: ordercast metrics runs/r7 --json
+    """
+    measured = measure_on_spark(paths, master)
+    if json:
+        print_json(measured)
+        return
+    from rich.console import Console
+
+    from ordercast.report.text import print_metrics
+
+    print_metrics(measured, Console())
+
+
+def report(
+    paths: Paths,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")],
+    master: Master = None,
+) -> None:
+    """Judge and measure traces, and draw one self-contained page. Prints its path; exits as verify does.
+
+    Example: ordercast report runs/r7 runs/r8 -o report.html
+    """
+    verdicts = _judge(paths, master=master, checks=None, scope=None, spark=True)
+    write_page(out, verdicts, measure_on_spark(paths, master))
+    typer.echo(out)
+    raise typer.Exit(worst([verdict.exit_code() for verdict in verdicts]))
+
+
+def judge_on_spark(paths: list[Path], master: str | None) -> list[Verdict]:
+    return _judge(paths, master=master, checks=None, scope=None, spark=True)
+
+
+def measure_on_spark(paths: list[Path], master: str | None) -> list[RunMetrics]:
+    from ordercast.verify.spark.metrics import measure
+    from ordercast.verify.spark.session import session
+
+    return measure(session(master), paths)
+
+
+def write_page(out: Path, verdicts: list[Verdict], measured: list[RunMetrics]) -> None:
+    """The report of several runs, each with its verdict and its metrics."""
+    from ordercast.report.page import RunReport, write_report
+    from ordercast.trace.store import is_run, read_manifest
+
+    runs = []
+    for verdict, numbers in zip(verdicts, measured, strict=True):
+        path = Path(verdict.path)
+        manifest = read_manifest(path) if is_run(path) else None
+        runs.append(RunReport(manifest, verdict, numbers))
+    write_report(out, runs)
+
+
+def _judge(
+    paths: list[Path], *, master: str | None, checks: list[str] | None, scope: str | None, spark: bool
+) -> list[Verdict]:
+    if not spark:
+        from ordercast.verify.judge import judge_path
+
+        return [verdict for path in paths for verdict in judge_path(path, checks=checks, scope=scope)]
+    from ordercast.verify.spark.jobs import verify_runs
+    from ordercast.verify.spark.session import session
+
+    return verify_runs(session(master), paths, checks=checks, scope=scope)
+
+
+def _known_checks(given: str | None) -> list[str] | None:
+    from ordercast.verify.verdict import CHECKS
+
+    if given is None:
+        return None
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    for name in names:
+        if name not in CHECKS:
+            raise UsageError(f"--checks: {unknown_name('check', name, CHECKS)}")
+    if not names:
+        raise UsageError("--checks: names no check")
+    return names
+
+
+def _known_scope(given: str | None) -> str | None:
+    if given is not None and given not in {"topic", "global"}:
+        raise UsageError(f"--scope: {given!r} is neither 'topic' nor 'global'")
+    return given

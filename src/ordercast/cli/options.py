@@ -1,0 +1,57 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from ordercast.sim.run import Progress
+
+Master = Annotated[str | None, typer.Option(help="Spark master, such as local[2] or spark://HOST:PORT.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+Paths = Annotated[list[Path], typer.Argument(help="Run directories, or trace files: .parquet, .jsonl, .csv.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the run; the scenario's own if not given.")]
+Protocol = Annotated[
+    str | None, typer.Option(help="Protocol by name, or your own as FILE.py:NAME; the scenario's own if not given.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a scenario value: link.loss=0.1, fault.0.at_ms=5. Repeatable."),
+]
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Progress | None]:
+    """A bar on stderr for work that takes over two seconds; nothing if stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    import time
+
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    bar = Bar(console=Console(stderr=True), transient=True)
+    task = bar.add_task(label, total=1.0)
+    start = time.monotonic()
+
+    def advance(share: float) -> None:
+        if time.monotonic() - start > 2.0 and not bar.live.is_started:
+            bar.start()
+        bar.update(task, completed=share)
+
+    try:
+        yield advance
+    finally:
+        if bar.live.is_started:
+            bar.stop()

@@ -1,0 +1,143 @@
+"""Commands about what there is to run: protocols and experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from ordercast.cli.exits import HELD, VIOLATED
+from ordercast.cli.options import Json, Master, print_json, progress_bar
+
+if TYPE_CHECKING:
+    from ordercast.experiments.engine import StudyResult
+    from ordercast.report.study import StudyReport
+
+_PROTOCOL_LINES = (
+    ("guarantee", "guarantee"),
+    ("header bytes", "metadata"),
+    ("genuine", "genuine"),
+    ("overlay", "overlay"),
+    ("faults", "faults"),
+    ("source", "source"),
+)
+_HOLDS = {True: "yes", False: "no", None: "not decided"}
+
+experiment = typer.Typer(help="Reproduce studies: simulations swept as Spark tasks.", no_args_is_help=True)
+
+Scale = Annotated[str, typer.Option(help="quick (minutes on a laptop) or paper (the full study).")]
+
+
+def protocols(json: Json = False) -> None:
+    """List every protocol: source, guarantee, overlay, faults, header bytes as a formula, genuine or not.
+
+    Example: ordercast protocols --json
+    """
+    from ordercast.protocols import CATALOGUE
+
+    rows = [
+        {
+            "name": info.name,
+            "summary": info.summary,
+            "source": info.source,
+            "guarantee": info.guarantee.label,
+            "scope": info.scope,
+            "overlay": info.overlay,
+            "faults": info.faults,
+            "metadata": info.metadata,
+            "genuine": info.genuine,
+            "readmits": info.readmits,
+            "options": list(info.options.__struct_fields__),
+        }
+        for info in CATALOGUE.values()
+    ]
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        typer.echo(f"{row['name']}: {row['summary']}")
+        for label, field in _PROTOCOL_LINES:
+            typer.echo(f"    {label:13} {'yes' if row[field] is True else 'no' if row[field] is False else row[field]}")
+    typer.echo("header bytes: N nodes in the group, o bytes of the publisher's id, t bytes of the topic's name")
+
+
+@experiment.command("list")
+def list_studies(json: Json = False) -> None:
+    """List the studies.
+
+    Example: ordercast experiment list
+    """
+    from ordercast.experiments import STUDIES
+
+    rows = [
+        {"name": s.name, "title": s.title, "source": s.source, "scales": sorted(s.scales)} for s in STUDIES.values()
+    ]
+    if json:
+        print_json(rows)
+        return
+    for row in rows:
+        typer.echo(f"{row['name']:24} {row['title']}")
+
+
+@experiment.command("run")
+def run_study(
+    name: Annotated[str, typer.Argument(help="The study, as `experiment list` names it.")],
+    scale: Scale = "quick",
+    out: Annotated[Path | None, typer.Option(help="Directory for the results; runs/NAME-SCALE if not given.")] = None,
+    master: Master = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget finished configurations of an earlier run.")] = False,
+    json: Json = False,
+) -> None:
+    """Run a study: results.parquet, figures/, claims.json and report.html. Goes on where an earlier run stopped.
+
+    Example: ordercast experiment run vector-overhead --scale quick --out runs/vector-overhead
+    """
+    from ordercast.experiments import lookup
+    from ordercast.experiments import run_study as run
+    from ordercast.report.study import write_study_report
+
+    study = lookup(name)
+    out = out or Path("runs") / f"{name}-{scale}"
+    with progress_bar(f"{name}, {scale}") as progress:
+        advance = None if progress is None else (lambda done, total: progress(done / total))
+        result = run(study, scale=scale, out=out, master=master, progress=advance, fresh=fresh)
+    page = out / "report.html"
+    write_study_report(page, _page(result, f"ordercast experiment run {name} --scale {scale}"))
+    if json:
+        print_json({"out": str(out), "claims": result.claims, "failed": result.failed, "executed": result.executed})
+    else:
+        _print_result(result)
+        typer.echo(f"report: {page}")
+    # A claim of a source that does not reproduce is a finding; a configuration without a result is a failure.
+    raise typer.Exit(VIOLATED if result.failed else HELD)
+
+
+def _page(result: StudyResult, command: str) -> StudyReport:
+    from ordercast.report.study import StudyReport, Table
+
+    return StudyReport(
+        name=result.study.name,
+        description=f"{result.study.title}\n\n{result.study.description}",
+        scale=result.scale,
+        claims=[msgspec.to_builtins(claim) for claim in result.claims],
+        figures=result.figures,
+        failed=[msgspec.to_builtins(failure) for failure in result.failed],
+        table=Table(result.table.column_names, [list(row.values()) for row in result.table.to_pylist()]),
+        command=command,
+    )
+
+
+def _print_result(result: StudyResult) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("claim", "statement", "measured", "holds", box=None, pad_edge=False)
+    for claim in result.claims:
+        table.add_row(claim.id, claim.statement, claim.measured, _HOLDS[claim.holds])
+    console = Console()
+    console.print(table)
+    console.print(f"{result.table.num_rows} configurations, {result.executed} of them run now")
+    for failure in result.failed:
+        console.print(f"failed: {failure.id} {failure.parameters}: {failure.error}", style="red", markup=False)
