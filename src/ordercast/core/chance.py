@@ -40,10 +40,6 @@ def exponential(bits: int, mean: float) -> float:
     return -mean * math.log1p(-unit(bits))
 
 
-def choice(bits: int, options: Sequence[T]) -> T:
-    return options[bits % len(options)]
-
-
 def shuffled(options: Sequence[T], seed: int, *identity: object) -> list[T]:
     """The options in an order that belongs to the identity."""
     return sorted(options, key=lambda option: salt(seed, *identity, option))

@@ -29,12 +29,16 @@ class CancelTimer(msgspec.Struct, frozen=True):
     name: Hashable
 
 
+class Complete(msgspec.Struct, frozen=True):
+    message_id: str
+
+
 class Note(msgspec.Struct, frozen=True):
     kind: str
     info: Mapping[str, str]
 
 
-Effect = Send | Deliver | SetTimer | CancelTimer | Note
+Effect = Send | Deliver | SetTimer | CancelTimer | Complete | Note
 
 
 class EffectLog:
@@ -54,6 +58,9 @@ class EffectLog:
 
     def cancel_timer(self, name: Hashable) -> None:
         self.effects.append(CancelTimer(name))
+
+    def complete(self, message_id: str) -> None:
+        self.effects.append(Complete(message_id))
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
         self.effects.append(Note(kind, info))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LISTED = 20
+"""So many valid names fit a line."""
+
 
 class UsageError(Exception):
     """You asked for something that makes no sense; the message names the field and what would be right."""
@@ -27,5 +30,6 @@ def unknown_name(what: str, name: str, valid: Iterable[str]) -> UsageError:
     """`name` is not among `valid`; says the nearest valid one."""
     known = sorted(valid)
     near = [k for k in known if name and k.startswith(name)] or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    listed = [*known[:_LISTED], *(["..."] if len(known) > _LISTED else [])]
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(listed) or 'none'}"
     return UsageError(f"unknown {what} {name!r}; {hint}")

@@ -35,6 +35,9 @@ class Outbox(Protocol):
     def cancel_timer(self, name: Hashable) -> None:
         """Forget the timer, armed or not."""
 
+    def complete(self, message_id: str) -> None:
+        """Answer the application: what this node promised for its own message of that id is done."""
+
     def note(self, kind: str, info: Mapping[str, str]) -> None:
         """Record an event of the trace format that is neither packet nor message, such as `repair_start`."""
 
@@ -50,6 +53,13 @@ class Place(msgspec.Struct, frozen=True):
     """Members of each topic at the start; None: everyone is a member of everything."""
     incarnation: int = 0
     """How often this node has restarted without its state."""
+    clients: tuple[NodeId, ...] = ()
+    """Those of `nodes` that only publish: they order nothing and are never a destination."""
+
+    @property
+    def servers(self) -> tuple[NodeId, ...]:
+        """All nodes but the clients."""
+        return tuple(node for node in self.nodes if node not in self.clients) if self.clients else self.nodes
 
     def initial_topics(self) -> frozenset[Topic] | None:
         """The topics this node is a member of at the start; None: all."""

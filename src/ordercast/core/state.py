@@ -59,7 +59,10 @@ class State:
 def duplicate(value: Any) -> Any:
     """A copy that shares nothing that can change. Frozen structs, tuples of them and scalars are shared."""
     if isinstance(value, dict):
-        return {key: duplicate(item) for key, item in value.items()}
+        clone = value.copy()  # Of the same kind: a defaultdict keeps its factory.
+        for key, item in value.items():
+            clone[key] = duplicate(item)
+        return clone
     if isinstance(value, list):
         return [duplicate(item) for item in value]
     if isinstance(value, set):

@@ -10,7 +10,7 @@ from typing import assert_never
 from ordercast.core.chance import mix, salt, shuffled
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, valid_node
-from ordercast.scenario.model import Clique, Edges, Line, Overlay, RandomTree, Regular, Ring, Star, Tree
+from ordercast.scenario.model import Clique, Edges, Line, Overlay, RandomTree, Regular, Ring, Servers, Star, Tree
 
 Edge = tuple[NodeId, NodeId]
 
@@ -20,8 +20,10 @@ _REGULAR_TRIES = 200
 class Graph:
     """Nodes in one order that everybody agrees on, and the neighbours of each in that order."""
 
-    def __init__(self, nodes: Iterable[NodeId], edges: Iterable[Edge]) -> None:
+    def __init__(self, nodes: Iterable[NodeId], edges: Iterable[Edge], clients: Iterable[NodeId] = ()) -> None:
         self.nodes: tuple[NodeId, ...] = tuple(nodes)
+        self.clients: tuple[NodeId, ...] = tuple(clients)
+        """Nodes that only publish."""
         rank = {node: i for i, node in enumerate(self.nodes)}
         adjacent: dict[NodeId, set[NodeId]] = {node: set() for node in self.nodes}
         for a, b in edges:
@@ -36,6 +38,11 @@ class Graph:
         """Each edge once, lower node first."""
         rank = {node: i for i, node in enumerate(self.nodes)}
         return [(a, b) for a in self.nodes for b in self.neighbours[a] if rank[a] < rank[b]]
+
+    @property
+    def servers(self) -> tuple[NodeId, ...]:
+        """All nodes but the clients."""
+        return tuple(node for node in self.nodes if node not in self.clients)
 
     @property
     def is_tree(self) -> bool:
@@ -70,6 +77,8 @@ def build_graph(overlay: Overlay, seed: int) -> Graph:
     """The graph a scenario asks for; random shapes belong to the seed."""
     if isinstance(overlay, Edges):
         return _given_graph(overlay)
+    if isinstance(overlay, Servers):
+        return _servers(overlay)
     names = _names(overlay.nodes)
     match overlay:
         case Clique():
@@ -97,6 +106,15 @@ def _names(count: int) -> list[NodeId]:
     if count < 1:
         raise UsageError(f"overlay.nodes: {count} is not at least 1")
     return [NodeId(f"n{i}") for i in range(count)]
+
+
+def _servers(overlay: Servers) -> Graph:
+    if overlay.clients < 0:
+        raise UsageError(f"overlay.clients: {overlay.clients} is negative")
+    servers = _names(overlay.nodes)
+    clients = [NodeId(f"c{i}") for i in range(overlay.clients)]
+    between = [(a, b) for i, a in enumerate(servers) for b in servers[:i]]
+    return Graph([*servers, *clients], between + [(client, a) for client in clients for a in servers], clients)
 
 
 def _random_tree(names: list[NodeId], degree: int, seed: int) -> list[Edge]:

@@ -63,7 +63,7 @@ def _zipf(groups: Zipf, graph: Graph, seed: int) -> Membership:
         raise UsageError("groups: zipf needs count >= 1, exponent >= 0 and 1 <= smallest <= number of nodes")
     membership: Membership = {}
     for k in range(groups.count):
-        size = max(groups.smallest, round(len(graph.nodes) / (k + 1) ** groups.exponent))
+        size = max(groups.smallest, round(len(graph.nodes) * (k + 1) ** -groups.exponent))
         chosen = set(shuffled(graph.nodes, seed, "zipf-group", k)[:size])
         membership[Topic(f"g{k}")] = tuple(node for node in graph.nodes if node in chosen)
     return membership

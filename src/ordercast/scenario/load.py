@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 import types
@@ -15,8 +16,9 @@ import msgspec
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.scenario.model import Scenario
 
-_UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `(?P<path>[^`]*)`)?")
-_BAD_TAG = re.compile(r"Invalid value '(?P<name>[^']*)' - at `(?P<path>[^`]*)\.kind`")
+_UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`")
+_BAD_TAG = re.compile(r"Invalid value '(?P<name>[^']*)'")
+_BAD_CHOICE = re.compile(r"Invalid enum value '(?P<name>[^']*)'")
 
 
 def load_scenario(path: Path, overrides: Sequence[str] = ()) -> Scenario:
@@ -40,8 +42,9 @@ def load_scenario(path: Path, overrides: Sequence[str] = ()) -> Scenario:
 def parse_scenario(raw: dict[str, Any], directory: Path | None = None) -> Scenario:
     """A scenario from plain data. A relative overlay file is looked up in `directory`."""
     overlay = raw.get("overlay")
-    if directory is not None and isinstance(overlay, dict) and isinstance(overlay.get("file"), str):
+    if directory is not None and isinstance(overlay, dict) and isinstance(overlay.get("file"), str) and overlay["file"]:
         raw = {**raw, "overlay": {**overlay, "file": str(directory / overlay["file"])}}
+    _check_finite(raw, "")
     try:
         return msgspec.convert(raw, Scenario)
     except msgspec.ValidationError as error:
@@ -65,11 +68,7 @@ def apply_override(raw: dict[str, Any], override: str) -> None:
 
 def dump_scenario(scenario: Scenario) -> str:
     """The scenario as TOML, without what is at its default."""
-    raw = msgspec.to_builtins(scenario)
-    bare = msgspec.convert({"name": "", "overlay": raw["overlay"], "workload": []}, Scenario)
-    defaults = msgspec.to_builtins(bare)
-    changed = {key: value for key, value in raw.items() if key == "overlay" or value != defaults[key]}
-    return _toml(changed)
+    return _toml(_plain(scenario))
 
 
 def _no_such_file(path: Path) -> UsageError:
@@ -80,17 +79,15 @@ def _no_such_file(path: Path) -> UsageError:
 
 
 def _child(target: Any, name: str, override: str) -> Any:
-    if isinstance(target, list):
-        return target[_index(target, name, override)]
-    child = target.setdefault(name, {}) if isinstance(target, dict) else None
+    child = target[_index(target, name, override)] if isinstance(target, list) else target.setdefault(name, {})
     if not isinstance(child, dict | list):
         raise UsageError(f"--set {override!r}: {name!r} is not a table")
     return child
 
 
 def _index(target: list[Any], name: str, override: str) -> int:
-    if not name.isdigit() or int(name) >= len(target):
-        raise UsageError(f"--set {override!r}: {name!r} is not an index from 0 to {len(target) - 1}")
+    if not name.isdecimal() or int(name) >= len(target):
+        raise UsageError(f"--set {override!r}: {name!r} is not an index of a list of {len(target)}")
     return int(name)
 
 
@@ -101,15 +98,31 @@ def _value(text: str) -> Any:
         return text
 
 
+def _check_finite(value: Any, where: str) -> None:
+    """TOML knows inf and nan; no field of a scenario has a use for them."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            _check_finite(item, f"{where}.{name}" if where else name)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            _check_finite(item, f"{where}[{i}]")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"{where}: {value} is not a finite number")
+
+
 def _explain(error: str) -> UsageError:
-    """What msgspec says, with the nearest valid name where a name is wrong."""
-    if match := _UNKNOWN_FIELD.search(error):
-        where = match["path"] or "$"
-        return UsageError(f"{where[2:] or 'top level'}: {unknown_name('key', match['name'], _fields_at(where))}")
-    if match := _BAD_TAG.search(error):
-        kinds = [str(struct.__struct_config__.tag) for struct in _structs_at(match["path"])]
-        return UsageError(f"{match['path'][2:]}: {unknown_name('kind', match['name'], kinds)}")
-    return UsageError(error.replace("`$.", "`"))
+    """What msgspec says, with the place first and the nearest valid name where a name is wrong."""
+    problem, _, path = error.partition(" - at `")
+    path = path.removesuffix("`") or "$"
+    where = path[2:] or "top level"
+    if match := _UNKNOWN_FIELD.search(problem):
+        return UsageError(f"{where}: {unknown_name('key', match['name'], _fields_at(path))}")
+    if (match := _BAD_TAG.search(problem)) and path.endswith(".kind"):
+        kinds = [str(struct.__struct_config__.tag) for struct in _structs_at(path.removesuffix(".kind"))]
+        return UsageError(f"{where}: {unknown_name('kind', match['name'], kinds)}")
+    if match := _BAD_CHOICE.search(problem):
+        return UsageError(f"{where}: {unknown_name('choice', match['name'], _choices_at(path))}")
+    return UsageError(f"{where}: {problem[0].lower()}{problem[1:]}")
 
 
 def _fields_at(path: str) -> set[str]:
@@ -118,8 +131,21 @@ def _fields_at(path: str) -> set[str]:
     )
 
 
+def _choices_at(path: str) -> list[str]:
+    """The words that may stand at a path such as `$.workload[0].arrival`."""
+    parent, _, field = path.rpartition(".")
+    hints = [typing.get_type_hints(struct).get(field) for struct in _structs_at(parent)]
+    return [word for hint in hints for word in _literals(hint)]
+
+
+def _literals(hint: Any) -> list[str]:
+    if typing.get_origin(hint) is typing.Literal:
+        return list(typing.get_args(hint))
+    return [word for argument in typing.get_args(hint) for word in _literals(argument)]
+
+
 def _structs_at(path: str) -> list[Any]:
-    """The structs that may stand at a path such as `$.workload[...].steps[...]`."""
+    """The structs that may stand at a path such as `$.workload[0].steps[2]`."""
     here: list[Any] = [Scenario]
     for name in path.split(".")[1:]:
         field = name.partition("[")[0]
@@ -134,6 +160,28 @@ def _struct_leaves(hint: Any) -> list[Any]:
     if typing.get_origin(hint) in {list, tuple, dict, typing.Union, types.UnionType}:
         return [leaf for argument in typing.get_args(hint) for leaf in _struct_leaves(argument)]
     return []
+
+
+def _plain(value: Any) -> Any:
+    """Structs as dicts of what is not at its default."""
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tagged = {config.tag_field: config.tag} if config.tag_field is not None else {}
+        changed = {
+            f.encode_name: getattr(value, f.name) for f in msgspec.structs.fields(value) if _is_changed(value, f)
+        }
+        return tagged | {name: _plain(item) for name, item in changed.items()}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _is_changed(struct: msgspec.Struct, field: msgspec.structs.FieldInfo) -> bool:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return bool(getattr(struct, field.name) != field.default_factory())
+    return field.default is msgspec.NODEFAULT or getattr(struct, field.name) != field.default
 
 
 def _toml(raw: dict[str, Any]) -> str:
@@ -158,7 +206,7 @@ def _is_table_array(value: Any) -> bool:
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else msgspec.json.encode(name).decode()
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)
 
 
 def _inline(value: Any) -> str:
@@ -166,8 +214,15 @@ def _inline(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, dict):
         return "{ " + ", ".join(_pairs(value)) + " }"
+    if _is_table_array(value):
+        return "[\n" + "".join(f"    {_inline(item)},\n" for item in value) + "]"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_inline(item) for item in value) + "]"
     if isinstance(value, str):
-        return msgspec.json.encode(value).decode()
+        return _quoted(value)
     return repr(value)
+
+
+def _quoted(text: str) -> str:
+    """A JSON string is a TOML string, but for the one control character that JSON lets stand as it is."""
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

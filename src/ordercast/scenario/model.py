@@ -55,6 +55,13 @@ class Regular(_Kind, frozen=True, tag="regular"):
     degree: int
 
 
+class Servers(_Kind, frozen=True, tag="servers"):
+    """Servers n0, n1, ... with a link between every two, and clients c0, c1, ... with a link to every server."""
+
+    nodes: int
+    clients: int = 0
+
+
 class Edges(_Kind, frozen=True, tag="edges"):
     """Given edge by edge, here or in a file with one edge a line."""
 
@@ -64,7 +71,7 @@ class Edges(_Kind, frozen=True, tag="edges"):
     """Whether it must be a tree; a cycle is then an error."""
 
 
-Overlay = Clique | Line | Ring | Star | Tree | RandomTree | Regular | Edges
+Overlay = Clique | Line | Ring | Star | Tree | RandomTree | Regular | Servers | Edges
 
 # --- groups: who is subscribed to what at the start --------------------------------------------------------------
 
@@ -167,19 +174,60 @@ class Detector(_Table, frozen=True):
     delay_ms: float = 100.0
 
 
+# --- destinations: to whom messages without topics go ------------------------------------------------------------
+
+
+class RandomTo(_Kind, frozen=True, tag="random"):
+    """A random set of exactly `count` servers."""
+
+    count: int
+
+
+class AnyTo(_Kind, frozen=True, tag="any"):
+    """A random size from 1 to all servers, then a random set of that size."""
+
+
+class TpccTo(_Kind, frozen=True, tag="tpcc"):
+    """The warehouses that a transaction of the TPC-C mix touches; each server holds `warehouses_per_node` of them."""
+
+    warehouses_per_node: int = 1
+
+
+class GroupsTo(_Kind, frozen=True, tag="groups"):
+    """One of the groups of `size` servers; with probability `random` a random set of that size instead.
+
+    `contiguous` groups are neighbours in the order of servers; the members of `strided` ones are equally far apart.
+    """
+
+    size: int
+    layout: Literal["contiguous", "strided"] = "strided"
+    random: float = 0.0
+
+
+class ExplicitTo(_Kind, frozen=True, tag="explicit"):
+    """One of the given sets, each as likely as the others."""
+
+    sets: list[list[str]]
+
+
+To = RandomTo | AnyTo | TpccTo | GroupsTo | ExplicitTo
+
 # --- workload ----------------------------------------------------------------------------------------------------
 
 
 class _Load(_Kind, frozen=True, kw_only=True):
     """What every kind of load has."""
 
-    publishers: list[str] | Literal["all"] = "all"
+    publishers: list[str] | Literal["all", "clients"] = "all"
+    """`clients`: the clients of the overlay, or everyone where it has none."""
     topics: list[str] | Literal["member", "any"] = "member"
     """Which topic a message goes to: one of a list, any that the publisher is a member of, or any at all."""
     popularity: float = 0.0
     """Zipf exponent over the topics to choose from; 0 is uniform."""
     destinations: int = 0
-    """Number of random explicit destinations, for multicast without topics."""
+    """Number of random explicit destinations, for multicast without topics: short for `to` of kind `random`."""
+    to: To | None = None
+    """How the destinations of a multicast without topics are chosen."""
     guarantee: str | dict[str, float] = ""
     """A guarantee for all, or shares of several; empty: the protocol's own."""
     keys: int = 0
@@ -204,8 +252,8 @@ class ClosedLoad(_Load, frozen=True, kw_only=True, tag="closed"):
 
     outstanding: int = 1
     think_ms: float = 0.0
-    until: Literal["self", "everyone"] = "everyone"
-    """Done when the publisher itself, or every live member, has delivered it."""
+    until: Literal["self", "everyone", "completed"] = "everyone"
+    """Done when the publisher itself, or every live member, has delivered it, or when the protocol says so."""
 
 
 class BurstLoad(_Load, frozen=True, kw_only=True, tag="burst"):

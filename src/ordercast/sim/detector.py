@@ -41,11 +41,6 @@ class Detector:
             self._lies.discard((observer, target))
         self._look(observer, target)
 
-    def tell_truth(self) -> None:
-        """The drain has begun."""
-        for observer, target in sorted(self._lies):
-            self.lie(observer, target, suspected=False)
-
     def _look(self, observer: NodeId, target: NodeId) -> None:
         world = self._world
         host, other = world.hosts[observer], world.hosts[target]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from typing import Any, assert_never
 
 from ordercast.core.chance import salt
@@ -10,7 +12,7 @@ from ordercast.core.ids import NodeId
 from ordercast.scenario.model import Crash, Fault, Partition, Pause, Slow, Suspicion
 from ordercast.sim.detector import Detector
 from ordercast.sim.host import Host
-from ordercast.sim.network import Channel
+from ordercast.sim.network import Channel, in_flight
 from ordercast.sim.scheduler import ns
 from ordercast.sim.world import World
 
@@ -21,20 +23,14 @@ class FaultPlan:
     def __init__(self, world: World, detector: Detector) -> None:
         self._world = world
         self._detector = detector
+        self._busy: dict[tuple[type[Fault], str], list[tuple[float, float]]] = defaultdict(list)
         for i, fault in enumerate(world.scenario.fault):
             self._plan(fault, f"fault[{i}]")
 
     def end_all(self) -> None:
-        """The drain begins: cuts heal, pauses end, links are clean; only the crashed stay crashed."""
+        """The drain begins: links are clean. Faults with an end are over by now, and the crashed stay crashed."""
         for channel in self._world.channels():
-            was_cut = channel.cuts > 0
             channel.heal()
-            if was_cut:
-                self._detector.something_changed(channel.sender)
-        self._detector.tell_truth()
-        for host in self._world.hosts.values():
-            host.slow_down(0)
-            host.resume()
 
     def _plan(self, fault: Fault, where: str) -> None:
         self._check_times(fault, where)
@@ -65,6 +61,15 @@ class FaultPlan:
         if end is not None and not start < end <= duration:
             name = "recover_ms" if isinstance(fault, Crash) else "until_ms"
             raise UsageError(f"{where}.{name}: {end} is not between at_ms {start} and the duration of {duration} ms")
+        if isinstance(fault, Crash | Pause | Slow):
+            self._check_overlap(fault, start, math.inf if end is None else end, where)
+
+    def _check_overlap(self, fault: Crash | Pause | Slow, start: float, end: float, where: str) -> None:
+        """One node cannot crash while it is down, nor pause while it stands still."""
+        taken = self._busy[type(fault), fault.node]
+        if any(start <= other_end and other_start <= end for other_start, other_end in taken):
+            raise UsageError(f"{where}.at_ms: an earlier fault of the same kind at {fault.node} lasts into this one")
+        taken.append((start, end))
 
     def _between(
         self, fault: Pause | Slow | Partition | Suspicion, begin: Any, end: Any, a: Any, b: Any = None
@@ -86,21 +91,20 @@ class FaultPlan:
             self._world.clock.at(ns(fault.recover_ms), self._recover, host, fault)
 
     def _crash(self, host: Host, fault: Crash) -> None:
-        if not host.alive:
-            return
         world = self._world
         world.count_fault("crash")
         if world.recorder is not None:
             world.recorder.event("crash", host.node, world.clock.now)
-        for peer, channel in host.channels.items():
-            channel.sender_crashed(fault.survive, salt(world.seed, "survive", host.node, peer, world.clock.now))
-            world.hosts[peer].channels[host.node].receiver_crashed()
+        for channel, numbers in in_flight(world).items():
+            if channel.sender is host:
+                bits = salt(world.seed, "survive", host.node, channel.host.node, world.clock.now)
+                channel.sender_crashed(numbers, fault.survive, bits)
+            elif channel.host is host:
+                channel.receiver_crashed(numbers)
         host.crash()
         self._detector.something_changed(host)
 
     def _recover(self, host: Host, fault: Crash) -> None:
-        if host.alive:
-            return
         self._world.count_fault("recover")
         self._detector.forget(host)
         host.recover(fault.state)

@@ -11,6 +11,7 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.scenario.model import Node
+from ordercast.sim.packets import payload_asked_at
 from ordercast.trace.schema import INFO_STATE
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ordercast.sim.world import World
 
 _US = 1_000
+
+_Content = tuple[Topic, bytes, Guarantee, tuple[str, ...], tuple[NodeId, ...]]
 
 
 class Host:
@@ -35,6 +38,7 @@ class Host:
         """Alive and free: inputs go straight to the machine."""
         self.published = 0
         self.delivered = 0
+        self._asked = (-1, 0)
         self.extra_ns = 0
         self.cpu = ability.cpu
         self.egress_ps_per_byte = _ps_per_byte(ability.bandwidth_mbps)
@@ -44,44 +48,50 @@ class Host:
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], int]] = deque()
         self._serving = False
         self._outgoing: list[tuple[NodeId, Packet]] = []
+        self._finished: list[tuple[NodeId, Packet]] | None = None
         self._spent = 0
         self._timers: dict[Hashable, int] = {}
         self._next_timer = 0
         self._saved: dict[str, Any] = {}
         self._life = 0
+        # What every delivery looks at, within reach.
+        self._recorder = world.recorder
+        self._delivery_watchers = world.delivery_watchers
         self._refresh()
 
     # --- effects: what the machine asks for ---
 
     def send(self, peer: NodeId, packet: Packet) -> None:
-        channel = self.channels.get(peer)
-        if channel is None:
-            raise InvariantError(f"{self.node} sends to {peer}, which is not its neighbour")
+        try:
+            channel = self.channels[peer]
+        except KeyError:
+            raise InvariantError(f"{self.node} sends to {peer}, which is not its neighbour") from None
         if self._serving:
             self._outgoing.append((peer, packet))
         else:
             channel.transmit(packet)
 
     def deliver(self, message: Message) -> None:
-        world = self.world
         self.delivered += 1
         if self.cpu is not None:
             self._spent += round(self.cpu.per_delivery_us * _US)
-        if world.recorder is not None:
-            world.recorder.deliver(self.node, world.clock.now, message)
-        for watch in world.delivery_watchers:
+        if self._recorder is not None:
+            self._recorder.deliver(self.node, self.world.clock.now, message)
+        for watch in self._delivery_watchers:
             watch(self, message)
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
         self._next_timer = token = self._next_timer + 1
         self._timers[name] = token
         clock = self.world.clock
-        if background:
-            clock.background += 1
-        clock.at(clock.now + delay_ns, self._background_timer if background else self._timer, name, token)
+        (clock.in_background if background else clock.at)(clock.now + delay_ns, self._timer, name, token)
 
     def cancel_timer(self, name: Hashable) -> None:
         self._timers.pop(name, None)
+
+    def complete(self, message_id: str) -> None:
+        for watch in self.world.completion_watchers:
+            watch(self, message_id)
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
         world = self.world
@@ -98,13 +108,17 @@ class Host:
     def publish(
         self,
         topic: Topic,
-        payload: bytes,
+        payload_bytes: int,
         guarantee: Guarantee,
         keys: tuple[str, ...] = (),
         dst: tuple[NodeId, ...] = (),
+        told: Callable[[Message], None] | None = None,
     ) -> None:
-        """The application publishes; nothing happens while the node is down."""
-        self._input(self._publish, topic, payload, guarantee, keys, dst)
+        """The application publishes; it is `told` the message once the node has numbered it, never if it is down."""
+        now = self.world.clock.now
+        self._asked = (now, self._asked[1] + 1) if self._asked[0] == now else (now, 0)
+        payload = payload_asked_at(*self._asked, payload_bytes)
+        self._input(self._publish, (topic, payload, guarantee, keys, dst), told)
 
     def subscribe(self, topic: Topic) -> None:
         self._input(self._subscribe, topic)
@@ -145,11 +159,13 @@ class Host:
         self._saved = self.machine.save()
         self._life += 1
         self.alive = self.paused = self._serving = False
+        self._finished = None
         self._inbox.clear()
         self._outgoing.clear()
         self._timers.clear()
         self._egress_free = self._ingress_free = 0
         self._refresh()
+        self.world.someone_left(self)
 
     def recover(self, state: str) -> None:
         """Back, with what was saved or as a stranger."""
@@ -165,6 +181,8 @@ class Host:
         if self.world.recorder is not None:
             self.world.recorder.event("recover", self.node, self.world.clock.now, {INFO_STATE: state})
         self._input(self.machine.on_recover if kept else self.machine.on_start, self)
+        for watch in self.world.return_watchers:
+            watch(self)
 
     def pause(self) -> None:
         self.paused = True
@@ -173,7 +191,9 @@ class Host:
     def resume(self) -> None:
         if self.paused:
             self.paused = False
-            self._refresh()
+            finished, self._finished = self._finished, None
+            if finished is not None:
+                self._served(finished, self._life)
             self._next_input()
 
     def slow_down(self, extra_ns: int) -> None:
@@ -213,10 +233,14 @@ class Host:
         self._refresh()
 
     def _served(self, outgoing: list[tuple[NodeId, Packet]], life: int) -> None:
-        if life == self._life:
-            self._serving = False
-            self._release(outgoing)
-            self._next_input()
+        if life != self._life:
+            return
+        if self.paused:
+            self._finished = outgoing  # It stands still: what it was about to send leaves when it goes on.
+            return
+        self._serving = False
+        self._release(outgoing)
+        self._next_input()
 
     def _release(self, outgoing: list[tuple[NodeId, Packet]]) -> None:
         for peer, packet in outgoing:
@@ -241,10 +265,6 @@ class Host:
         if life == self._life:
             self._input(channel.hand_over, packet, cost_bytes=size)
 
-    def _background_timer(self, name: Hashable, token: int) -> None:
-        self.world.clock.background -= 1
-        self._timer(name, token)
-
     def _timer(self, name: Hashable, token: int) -> None:
         if self._timers.get(name) == token:
             self._input(self._fire, name, token)
@@ -255,18 +275,15 @@ class Host:
             del self._timers[name]
             self.machine.on_timer(name, self)
 
-    def _publish(
-        self, topic: Topic, payload: bytes, guarantee: Guarantee, keys: tuple[str, ...], dst: tuple[NodeId, ...]
-    ) -> None:
+    def _publish(self, content: _Content, told: Callable[[Message], None] | None) -> None:
         world = self.world
         self.published += 1
-        origin = origin_of(self.node, self.incarnation)
-        message = Message(origin, self.published, topic, payload, guarantee, keys, dst)
+        message = Message(origin_of(self.node, self.incarnation), self.published, *content)
         world.published += 1
         if world.recorder is not None:
             world.recorder.publish(self.node, world.clock.now, message)
-        for watch in world.publish_watchers:
-            watch(self, message)
+        if told is not None:
+            told(message)
         self.machine.on_publish(message, self)
 
     def _subscribe(self, topic: Topic) -> None:
@@ -277,6 +294,7 @@ class Host:
         self.machine.on_unsubscribe(topic, self)
         self.world.members[topic].discard(self.node)
         self.note("unsubscribe", {"topic": topic})
+        self.world.someone_left(self)
 
 
 def _ps_per_byte(mbps: float) -> int:

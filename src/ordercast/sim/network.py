@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
-from heapq import heappush
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -17,6 +17,7 @@ from ordercast.sim.scheduler import NS_PER_MS, ns
 
 if TYPE_CHECKING:
     from ordercast.sim.host import Host
+    from ordercast.sim.world import World
 
 _LOSS, _DUPLICATE, _SECOND_COPY = 1, 2, 3
 
@@ -25,8 +26,8 @@ class Channel:
     """One direction of a link. Times are in nanoseconds."""
 
     __slots__ = (
-        "_constant_ns", "_draw_ns", "_duplicate", "_fifo", "_last_arrival", "_loss", "_plain", "_salt", "_voids",
-        "arrived", "cuts", "dropped", "host", "link", "peer", "sender", "sent", "world",
+        "_arrive", "_clock", "_constant_ns", "_draw_ns", "_duplicate", "_fifo", "_last_arrival", "_loss", "_plain",
+        "_salt", "_traced", "_void", "arrived", "cuts", "dropped", "host", "link", "peer", "sender", "sent", "world",
     )  # fmt: skip
 
     def __init__(self, sender: Host, host: Host, link: Link, seed: int) -> None:
@@ -48,7 +49,10 @@ class Channel:
         self._constant_ns = ns(link.latency_ms) if isinstance(link.latency_ms, int | float) else -1
         self._salt = salt(seed, "channel", sender.node, host.node)
         self._last_arrival = 0
-        self._voids: list[tuple[int, int]] = []
+        self._void: set[int] = set()
+        self._arrive = self.arrive
+        self._clock = self.world.clock
+        self._traced = self.world.sees_packets
         self._plain = False
         self.refresh()
 
@@ -60,27 +64,31 @@ class Channel:
         )  # fmt: skip
 
     def heal(self) -> None:
-        """No more faults: the drain has begun."""
+        """The drain has begun: nothing is lost or doubled any more."""
         self._loss = self._duplicate = 0.0
-        self.cuts = 0
         self.refresh()
 
     def transmit(self, packet: Packet) -> None:
         """Put a packet on its way."""
-        world = self.world
         self.sent = number = self.sent + 1
-        if world.sees_packets:
+        if self._traced:
             self._record("send", self.sender.node, self.host.node, packet)
-        if self._plain:
-            clock = world.clock
-            heappush(clock.heap, (clock.now + self._constant_ns, next(clock.order), self.arrive, packet, number))
-        else:
+        if not self._plain:
             self._transmit_with_chance(packet, number)
+            return
+        clock = self._clock
+        arrival = clock.now + self._constant_ns
+        if arrival in clock.instants:
+            clock.instants[arrival].append((self._arrive, packet, number))
+        else:
+            clock.at(arrival, self._arrive, packet, number)
 
     def _transmit_with_chance(self, packet: Packet, number: int) -> None:
         world = self.world
         now = world.clock.now
         world.facts.look(packet)
+        # What is lost on the way has left the node all the same, so it takes its share of the bandwidth.
+        departure = self.sender.egress(world.facts.payload_bytes + world.facts.header_bytes)
         if self.cuts:
             self._drop(packet, "cut")
             return
@@ -88,7 +96,6 @@ class Channel:
         if self._loss and unit(mix(bits, _LOSS)) < self._loss:
             self._drop(packet, "lost")
             return
-        departure = self.sender.egress(world.facts.payload_bytes + world.facts.header_bytes)
         self._schedule(packet, number, departure + self._draw_ns(bits))
         if self._duplicate and unit(mix(bits, _DUPLICATE)) < self._duplicate:
             world.count_fault("duplicate")
@@ -98,17 +105,17 @@ class Channel:
         if self._fifo:
             arrival = max(arrival, self._last_arrival)
             self._last_arrival = arrival
-        self.world.clock.at(arrival, self.arrive, packet, number)
+        self._clock.at(arrival, self._arrive, packet, number)
 
     def arrive(self, packet: Packet, number: int) -> None:
         """The packet is at the receiving end; a dead or busy host has its own ways with it."""
         host = self.host
-        if not host.alive or (self._voids and self._is_void(number)):
-            self._drop(packet, "crash")
+        if number in self._void or not (host.ready or host.alive):
+            self._drop(packet, "crash-loss")
             return
         self.arrived += 1
         if host.ready:
-            if self.world.sees_packets:
+            if self._traced:
                 self._record("receive", host.node, self.peer, packet)
             host.machine.on_receive(self.peer, packet, host)
         else:
@@ -116,29 +123,24 @@ class Channel:
 
     def hand_over(self, packet: Packet) -> None:
         """Give the packet to the machine now, whatever kept it waiting."""
-        if self.world.sees_packets:
+        if self._traced:
             self._record("receive", self.host.node, self.peer, packet)
         self.host.machine.on_receive(self.peer, packet, self.host)
 
-    def sender_crashed(self, survive: str, bits: int) -> None:
-        """Of what is in flight, a prefix in order of sending survives."""
-        in_flight = max(0, self.sent - self.arrived)
-        lost = {"all": 0, "none": in_flight, "random": bits % (in_flight + 1)}[survive]
-        if lost:
-            self._voids.append((self.sent - lost + 1, self.sent))
+    def sender_crashed(self, in_flight: list[int], survive: str, bits: int) -> None:
+        """Of what is in flight, given in order of sending, a prefix survives."""
+        kept = {"all": len(in_flight), "none": 0, "random": int(unit(bits) * (len(in_flight) + 1))}[survive]
+        self._void.update(in_flight[kept:])
 
-    def receiver_crashed(self) -> None:
+    def receiver_crashed(self, in_flight: list[int]) -> None:
         """Nothing that is in flight reaches the next life of the receiver."""
-        self._voids.append((1, self.sent))
-
-    def _is_void(self, number: int) -> bool:
-        return any(low <= number <= high for low, high in self._voids)
+        self._void.update(in_flight)
 
     def _drop(self, packet: Packet, why: str) -> None:
         self.dropped += 1
         self.world.count_fault(why)
-        if self.world.sees_packets:
-            self._record("drop", self.host.node if why == "crash" else self.sender.node, "", packet, why)
+        if self._traced:
+            self._record("drop", self.host.node if why == "crash-loss" else self.sender.node, "", packet, why)
 
     def _record(self, kind: str, node: NodeId, peer: str, packet: Packet, why: str = "") -> None:
         world = self.world
@@ -152,6 +154,18 @@ class Channel:
         world.recorder.packet(
             kind, node, world.clock.now, peer, facts.msg, facts.payload_bytes, facts.header_bytes, info
         )  # fmt: skip
+
+
+def in_flight(world: World) -> dict[Channel, list[int]]:
+    """The numbers of the packets on their way, in order of sending, for every channel that has any.
+
+    Looks through the whole calendar: crashes are rare, and hops, which would have to keep count, are not.
+    """
+    numbers: defaultdict[Channel, set[int]] = defaultdict(set)
+    for action, _, number in world.clock.pending():
+        if getattr(action, "__func__", None) is Channel.arrive:
+            numbers[action.__self__].add(number)  # type: ignore[attr-defined]
+    return {channel: sorted(sent) for channel, sent in numbers.items()}
 
 
 def latency_draw(latency: Latency) -> Callable[[int], int]:
@@ -182,7 +196,7 @@ def check_link(link: Link, where: str) -> None:
     match link.latency_ms:
         case Uniform(low_ms=low, high_ms=high):
             if high < low:
-                raise UsageError(f"{where}.latency_ms: high_ms {high} is below low_ms {low}")
+                raise UsageError(f"{where}.latency_ms.high_ms: {high} is below low_ms {low}")
             values = {"low_ms": low}
         case Exponential(mean_ms=mean, min_ms=least):
             values = {"mean_ms": mean, "min_ms": least}
@@ -191,5 +205,5 @@ def check_link(link: Link, where: str) -> None:
         case constant:
             values = {"": constant}
     for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
+        if value < 0:
             raise UsageError(f"{where}.latency_ms{'.' if name else ''}{name}: {value} is negative")

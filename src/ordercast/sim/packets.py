@@ -1,13 +1,29 @@
-"""What the runtime needs to know of a packet: the message in it, its bytes on the wire, its identity for draws."""
+"""What the runtime needs to know of a packet: the message in it, its bytes on the wire, its identity for draws.
+
+Draws must not depend on the number of a message: removing an earlier one would change it. What stays is when the
+publication was asked for, so that is what the simulator writes into payloads, as far as it fits.
+"""
 
 from __future__ import annotations
 
+import struct
 import zlib
 
 from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
 
 _NO_PACKET = Packet()
+_STAMP = struct.Struct("<QI")
+
+
+def payload_asked_at(time_ns: int, position: int, size: int) -> bytes:
+    """A payload for the publication that came `position`-th at an instant of its node."""
+    return _STAMP.pack(time_ns, position)[:size].ljust(size, b"\0")
+
+
+def time_asked(message: Message) -> int | None:
+    """When a simulated application asked for this publication; None: the payload is too small to say."""
+    return int(_STAMP.unpack_from(message.payload)[0]) if len(message.payload) >= _STAMP.size else None
 
 
 class PacketFacts:
@@ -16,7 +32,7 @@ class PacketFacts:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._packet: Packet = _NO_PACKET
-        self._control = {}  # type: dict[str, list[tuple[str, str]]]
+        self._control: dict[str, list[tuple[str, str]]] = {}
         self.msg: str | None = None
         self.payload_bytes = 0
         self.header_bytes = 0
@@ -37,5 +53,7 @@ class PacketFacts:
             self.identity = zlib.crc32(kind.encode())
         else:
             self.msg, self.payload_bytes, self.info = message.id, len(message.payload), None
-            self.identity = zlib.crc32(f"{kind} {self.msg}".encode())
+            stamp = message.payload[: _STAMP.size]
+            number = 0 if len(stamp) == _STAMP.size else message.number
+            self.identity = zlib.crc32(stamp, zlib.crc32(f"{kind} {message.origin} {number}".encode()))
         self.header_bytes = self._codec.size(packet) - self.payload_bytes

@@ -53,7 +53,7 @@ def simulate(
     recorder = Recorder(RunWriter(out), run_id, packets=scenario.trace.record == "all") if out is not None else None
     try:
         world = World(scenario, protocol, seed, recorder)
-        events, drained = _live(world, progress)
+        events, drained = live(world, progress)
         manifest = _manifest(world, run_id, drained=drained)
         if recorder is not None:
             recorder.finish(manifest)
@@ -82,7 +82,8 @@ def _check(scenario: Scenario) -> None:
         raise UsageError("workload: nobody publishes anything")
 
 
-def _live(world: World, progress: Progress | None) -> tuple[int, bool]:
+def live(world: World, progress: Progress | None = None) -> tuple[int, bool]:
+    """Let a fresh world live and drain; returns how many events there were and whether it came to rest."""
     clock = world.clock
     faults = FaultPlan(world, Detector(world))
     start_workload(world)

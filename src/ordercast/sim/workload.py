@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, assert_never
 
-from ordercast.core.chance import exponential, mix, salt, shuffled, unit
+from ordercast.core.chance import exponential, mix, salt, unit
 from ordercast.core.errors import UsageError, unknown_name
-from ordercast.core.ids import NodeId, Topic
+from ordercast.core.ids import NodeId, Origin, Topic, publisher_of
 from ordercast.core.messages import GUARANTEES, Guarantee, Message
-from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Schedule, Step
+from ordercast.scenario.destinations import Choose, chooser
+from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, RandomTo, ReplyLoad, Schedule, Step
 from ordercast.sim.host import Host
 from ordercast.sim.scheduler import ns
 from ordercast.sim.world import World
@@ -21,6 +24,9 @@ AnyLoad = OpenLoad | ClosedLoad | BurstLoad | ReplyLoad
 
 _TOPIC, _GUARANTEE, _KEY, _GAP, _REPLY = 1, 2, 3, 4, 5
 _NO_TOPIC = Topic("")
+_MAX_RATE = 1e8
+_LEAST_ROUND = ns(1)
+_MAX_PAYLOAD = 1 << 26
 
 
 def start_workload(world: World) -> None:
@@ -49,31 +55,34 @@ class _Load:
         self.world = world
         self.load = load
         self.left = load.limit if load.limit is not None else math.inf
+        _check_common(world, load, where)
         self.start = ns(load.start_ms)
-        self.stop = ns(min(load.stop_ms or math.inf, world.scenario.duration_ms))
-        self.payload = bytes(load.payload_bytes) if load.payload_bytes >= 0 else b""
-        _check_common(load, where)
+        self.stop = ns(world.scenario.duration_ms if load.stop_ms is None else load.stop_ms)
         self.publishers = self._publishers(where)
         self.salts = {host.node: salt(world.seed, where, host.node) for host in self.publishers}
         self.counts = dict.fromkeys(self.salts, 0)
+        self._choose = self._chooser(where)
         self._topics = self._topic_lists(where)
         self._guarantees = _guarantee_shares(load.guarantee, world.protocol.guarantee, where)
 
-    def publish(self, host: Host) -> bool:
-        """One message from `host`, if the load is not over; says whether it was published."""
-        if self.left <= 0 or not host.alive or self.world.clock.now > self.stop:
-            return False
+    def publish(self, host: Host, told: Callable[[Message], None] | None = None) -> None:
+        """One message from `host`, if it is up and the load is not over."""
+        if self.left <= 0 or not host.alive:
+            return
         self.left -= 1
         self.counts[host.node] = number = self.counts[host.node] + 1
         bits = mix(self.salts[host.node], number)
         topic, dst = self._target(host, bits)
-        host.publish(topic, self.payload, self._guarantee(bits), self._keys(bits), dst)
-        return True
+        host.publish(topic, self.load.payload_bytes, self._guarantee(bits), self._keys(bits), dst, told)
+
+    def at(self, time_ns: int, action: Callable[[Any, Any], None], a: Any, b: Any = None) -> None:
+        """Call on the clock, unless the load is over by then: what does nothing must not keep the run from its rest."""
+        if time_ns < self.stop:
+            self.world.clock.at(time_ns, action, a, b)
 
     def _target(self, host: Host, bits: int) -> tuple[Topic, tuple[NodeId, ...]]:
-        if self.load.destinations:
-            chosen = set(shuffled(self.world.graph.nodes, bits, "dst")[: self.load.destinations])
-            return _NO_TOPIC, tuple(node for node in self.world.graph.nodes if node in chosen)
+        if self._choose is not None:
+            return _NO_TOPIC, self._choose(bits)
         topics, weights = self._topics[host.node]
         return topics[_weighted(weights, mix(bits, _TOPIC))], ()
 
@@ -90,9 +99,20 @@ class _Load:
     def _publishers(self, where: str) -> list[Host]:
         if self.load.publishers == "all":
             return list(self.world.hosts.values())
+        if self.load.publishers == "clients":
+            return [self.world.hosts[node] for node in self.world.graph.clients or self.world.graph.nodes]
         if not self.load.publishers:
             raise UsageError(f"{where}.publishers: nobody publishes")
         return [self.world.host(name, f"{where}.publishers") for name in self.load.publishers]
+
+    def _chooser(self, where: str) -> Choose | None:
+        """How a message without topic finds its destinations; None: it has a topic."""
+        to = self.load.to
+        if to is not None and self.load.destinations:
+            raise UsageError(f"{where}: give either destinations or to")
+        if to is None and self.load.destinations:
+            to = RandomTo(count=self.load.destinations)
+        return chooser(to, self.world.graph.servers, f"{where}.to") if to is not None else None
 
     def _topic_lists(self, where: str) -> dict[NodeId, tuple[Sequence[Topic], list[float]]]:
         """For each publisher the topics it chooses from and their cumulated weights."""
@@ -110,7 +130,7 @@ class _Load:
                             raise UsageError(f"{where}.topics: {unknown_name('topic', topic, groups)}")
                     topics = [Topic(topic) for topic in given]
             lists[host.node] = (topics, _cumulated(len(topics), self.load.popularity))
-        if not self.load.destinations:
+        if self._choose is None:
             self.publishers = [host for host in self.publishers if lists[host.node][0]]
             if not self.publishers:
                 raise UsageError(f"{where}.topics: no publisher has a topic to publish to")
@@ -120,14 +140,14 @@ class _Load:
 class _Open(_Load):
     def __init__(self, world: World, load: OpenLoad, where: str) -> None:
         super().__init__(world, load, where)
-        if not (load.rate_per_s > 0 and math.isfinite(load.rate_per_s)):
-            raise UsageError(f"{where}.rate_per_s: {load.rate_per_s} is not a positive rate")
+        if not 0 < load.rate_per_s <= _MAX_RATE:
+            raise UsageError(f"{where}.rate_per_s: {load.rate_per_s} is not above 0 and at most {_MAX_RATE:.0f}")
         self.regular = load.arrival == "regular"
         self.gap_ns = 1e9 * len(self.publishers) / load.rate_per_s
         for i, host in enumerate(self.publishers):
             # Regular publishers take turns; others begin after a random gap of their own.
             first = self.gap_ns * i / len(self.publishers) if self.regular else self._gap(host, 0)
-            world.clock.at(self.start + int(first), self._next, host, 1)
+            self.at(self.start + int(first), self._next, host, 1)
 
     def _gap(self, host: Host, number: int) -> float:
         if self.regular:
@@ -135,12 +155,19 @@ class _Open(_Load):
         return exponential(mix(self.salts[host.node], number, _GAP), self.gap_ns)
 
     def _next(self, host: Host, number: int) -> None:
-        clock = self.world.clock
-        if clock.now > self.stop or self.left <= 0:
+        if self.left <= 0:
             return
         self.publish(host)
-        # A sum of rounded gaps would drift; the loss of less than a nanosecond a message does not matter here.
-        clock.at(clock.now + int(self._gap(host, number)), self._next, host, number + 1)
+        self.at(self.world.clock.now + int(self._gap(host, number)), self._next, host, number + 1)
+
+
+class _Waiting:
+    """A message of a closed loop on its way: who has not delivered it, and since when it is out."""
+
+    def __init__(self, message: Message, missing: set[NodeId], since: int) -> None:
+        self.message = message
+        self.missing = missing
+        self.since = since
 
 
 class _Closed(_Load):
@@ -148,59 +175,85 @@ class _Closed(_Load):
         super().__init__(world, load, where)
         if load.outstanding < 1 or load.think_ms < 0:
             raise UsageError(f"{where}: a closed load needs outstanding >= 1 and think_ms >= 0")
+        self.outstanding = load.outstanding
         self.think = ns(load.think_ms)
-        self.own_delivery = load.until == "self"
-        self.waiting: dict[str, set[NodeId]] = {}
-        self.publishing = False
+        self.until = load.until
+        self.waiting: dict[str, _Waiting] = {}
+        self.lives: Counter[NodeId] = Counter()
         self.by_node = {host.node: host for host in self.publishers}
-        world.publish_watchers.append(self._published)
-        world.delivery_watchers.append(self._delivered)
+        if load.until == "completed":
+            world.completion_watchers.append(self._completed)
+        else:
+            world.delivery_watchers.append(self._delivered)
+        world.leave_watchers.append(self._left)
+        world.return_watchers.append(self._returned)
         for host in self.publishers:
-            for _ in range(load.outstanding):
-                world.clock.at(self.start, self._next, host)
+            self._open_slots(host, self.start)
 
-    def _next(self, host: Host, _: None = None) -> None:
-        clock = self.world.clock
-        self.publishing = True
-        published = self.publish(host)
-        self.publishing = False
-        if not published and not host.alive and clock.now <= self.stop:
-            clock.at(clock.now + ns(10), self._next, host)  # A client goes on once its node is back.
+    def _open_slots(self, host: Host, time_ns: int) -> None:
+        for _ in range(self.outstanding):
+            self.at(time_ns, self._next, host, self.lives[host.node])
 
-    def _published(self, host: Host, message: Message) -> None:
-        if not self.publishing:
-            return
+    def _next(self, host: Host, life: int) -> None:
+        if life == self.lives[host.node]:
+            self.publish(host, self._published)
+
+    def _published(self, message: Message) -> None:
         who = message.dst or self.world.members[message.topic]
-        self.waiting[message.id] = {host.node} if self.own_delivery else set(who)
+        missing = set(who) if self.until == "everyone" else {message.publisher}
+        self.waiting[message.id] = _Waiting(message, missing, self.world.clock.now)
 
     def _delivered(self, host: Host, message: Message) -> None:
-        missing = self.waiting.get(message.id)
-        if missing is None:
+        self._completed(host, message.id)
+
+    def _completed(self, host: Host, message_id: str) -> None:
+        waiting = self.waiting.get(message_id)
+        if waiting is not None:
+            waiting.missing.discard(host.node)
+            self._go_on_if_done(waiting)
+
+    def _left(self, host: Host) -> None:
+        """Nobody waits for the dead or the unsubscribed; a client whose node is down waits for nothing."""
+        if not host.alive:
+            self.lives[host.node] += 1
+            self.waiting = {i: w for i, w in self.waiting.items() if w.message.publisher != host.node}
+        for waiting in list(self.waiting.values()):
+            self._go_on_if_done(waiting)
+
+    def _returned(self, host: Host) -> None:
+        if host.node in self.by_node:
+            self._open_slots(host, max(self.start, self.world.clock.now))
+
+    def _go_on_if_done(self, waiting: _Waiting) -> None:
+        message = waiting.message
+        if any(self._must_deliver(node, message) for node in waiting.missing):
             return
-        missing.discard(host.node)
-        if all(not self.world.hosts[node].alive for node in missing):
-            del self.waiting[message.id]
-            clock = self.world.clock
-            clock.at(clock.now + self.think, self._next, self.by_node[message.publisher])
+        del self.waiting[message.id]
+        again = self.world.clock.now + self.think
+        if again == waiting.since:
+            again += _LEAST_ROUND  # Who waits for nobody must not publish for ever without time passing.
+        self.at(again, self._next, self.by_node[message.publisher], self.lives[message.publisher])
+
+    def _must_deliver(self, node: NodeId, message: Message) -> bool:
+        member = bool(message.dst) or node in self.world.members[message.topic]
+        return member and self.world.hosts[node].alive
 
 
 class _Burst(_Load):
     def __init__(self, world: World, load: BurstLoad, where: str) -> None:
         super().__init__(world, load, where)
-        if load.size < 1 or load.every_ms <= 0:
+        if load.size < 1 or ns(load.every_ms) < 1:
             raise UsageError(f"{where}: a burst load needs size >= 1 and every_ms > 0")
         self.size = load.size
         self.every = ns(load.every_ms)
         for host in self.publishers:
-            world.clock.at(self.start, self._next, host)
+            self.at(self.start, self._next, host)
 
     def _next(self, host: Host, _: None) -> None:
-        clock = self.world.clock
-        if clock.now > self.stop or self.left <= 0:
-            return
         for _i in range(self.size):
             self.publish(host)
-        clock.at(clock.now + self.every, self._next, host)
+        if self.left > 0:
+            self.at(self.world.clock.now + self.every, self._next, host)
 
 
 class _Reply(_Load):
@@ -211,27 +264,22 @@ class _Reply(_Load):
         self.probability = load.probability
         self.delay = ns(load.delay_ms)
         self.max_depth = load.depth
-        self.depths: dict[str, int] = {}
-        self.replying_to: str | None = None
-        world.publish_watchers.append(self._published)
+        self.depths = world.reply_depths
         world.delivery_watchers.append(self._delivered)
-
-    def _published(self, _host: Host, message: Message) -> None:
-        if self.replying_to is not None:
-            self.depths[message.id] = self.depths.get(self.replying_to, 0) + 1
 
     def _delivered(self, host: Host, message: Message) -> None:
         salted = self.salts.get(host.node)
-        if salted is None or message.publisher == host.node or self.depths.get(message.id, 0) >= self.max_depth:
+        if salted is None or message.publisher == host.node:
             return
-        if unit(mix(salted, hash_id(message.id), _REPLY)) < self.probability:
-            clock = self.world.clock
-            clock.at(clock.now + self.delay, self._answer, host, message.id)
+        depth = self.depths.get(message.id, 0) + 1
+        if depth <= self.max_depth and unit(mix(salted, zlib.crc32(message.id.encode()), _REPLY)) < self.probability:
+            self.at(self.world.clock.now + self.delay, self._answer, host, depth)
 
-    def _answer(self, host: Host, to: str) -> None:
-        self.replying_to = to
-        self.publish(host)
-        self.replying_to = None
+    def _answer(self, host: Host, depth: int) -> None:
+        def remember(answer: Message) -> None:
+            self.depths[answer.id] = depth
+
+        self.publish(host, remember)
 
 
 class _Script:
@@ -263,16 +311,11 @@ class _Script:
             case "publish":
                 guarantee = GUARANTEES[step.guarantee] if step.guarantee else self.world.protocol.guarantee
                 dst = tuple(node for node in self.world.graph.nodes if node in step.dst)
-                host.publish(_NO_TOPIC if dst else topic, bytes(step.payload_bytes), guarantee, tuple(step.keys), dst)
+                host.publish(_NO_TOPIC if dst else topic, step.payload_bytes, guarantee, tuple(step.keys), dst)
             case "subscribe":
                 host.subscribe(topic)
             case "unsubscribe":
                 host.unsubscribe(topic)
-
-
-def hash_id(message_id: str) -> int:
-    """An integer for a message id that does not depend on PYTHONHASHSEED."""
-    return int.from_bytes(message_id.encode()[-16:], "little")
 
 
 def _check_step(world: World, step: Step, where: str) -> None:
@@ -284,23 +327,40 @@ def _check_step(world: World, step: Step, where: str) -> None:
         raise UsageError(f"{where}.topic: {unknown_name('topic', step.topic, world.groups)}")
     if step.guarantee and step.guarantee not in GUARANTEES:
         raise UsageError(f"{where}.guarantee: {unknown_name('guarantee', step.guarantee, GUARANTEES)}")
+    if not 0 <= step.payload_bytes <= _MAX_PAYLOAD:
+        raise UsageError(f"{where}.payload_bytes: {step.payload_bytes} is not from 0 to {_MAX_PAYLOAD}")
+    if step.after is not None:
+        _check_message_id(world, step.after, f"{where}.after")
     for name in step.dst:
         world.host(name, f"{where}.dst")
 
 
-def _check_common(load: AnyLoad, where: str) -> None:
-    checks: dict[str, Any] = {
-        "payload_bytes": load.payload_bytes,
-        "start_ms": load.start_ms,
-        "popularity": load.popularity,
-        "destinations": load.destinations,
-        "keys": load.keys,
+def _check_message_id(world: World, message_id: str, where: str) -> None:
+    origin, _, number = message_id.partition("#")
+    if not number.isdecimal() or int(number) < 1:
+        raise UsageError(f"{where}: {message_id!r} is not a message id such as 'n0#1'")
+    world.host(publisher_of(Origin(origin)), where)
+
+
+def _check_common(world: World, load: AnyLoad, where: str) -> None:
+    duration = world.scenario.duration_ms
+    bounds: dict[str, tuple[float | None, float, float]] = {
+        "payload_bytes": (load.payload_bytes, 0, _MAX_PAYLOAD),
+        "start_ms": (load.start_ms, 0, duration),
+        "popularity": (load.popularity, 0, math.inf),
+        "destinations": (load.destinations, 0, len(world.graph.servers)),
+        "keys": (load.keys, 0, math.inf),
+        "keys_per_message": (load.keys_per_message, 1, math.inf),
+        "limit": (load.limit, 1, math.inf),
     }
-    for name, value in checks.items():
-        if value < 0:
-            raise UsageError(f"{where}.{name}: {value} is negative")
-    if load.keys_per_message < 1:
-        raise UsageError(f"{where}.keys_per_message: {load.keys_per_message} is not at least 1")
+    for name, (value, low, high) in bounds.items():
+        if value is not None and not low <= value <= high:
+            upper = f" to {high:g}" if math.isfinite(high) else " up"
+            raise UsageError(f"{where}.{name}: {value} is not from {low:g}{upper}")
+    if load.stop_ms is not None and not load.start_ms < load.stop_ms <= duration:
+        raise UsageError(
+            f"{where}.stop_ms: {load.stop_ms} is not after start_ms and within the duration of {duration} ms"
+        )
 
 
 def _guarantee_shares(

@@ -40,9 +40,14 @@ class World:
         self.groups: Membership = build_groups(scenario.groups, self.graph, seed)
         self.members: dict[Topic, set[NodeId]] = defaultdict(set, {t: set(m) for t, m in self.groups.items()})
         self.delivery_watchers: list[Watcher] = []
-        self.publish_watchers: list[Watcher] = []
+        self.completion_watchers: list[Callable[[Host, str], None]] = []
+        """Called with the publisher and the message id when a protocol answers a publication."""
+        self.leave_watchers: list[Callable[[Host], None]] = []
+        self.return_watchers: list[Callable[[Host], None]] = []
         self.faults: Counter[str] = Counter()
         self.published = 0
+        self.reply_depths: dict[str, int] = {}
+        """How many answers lie between a message and one that answers nothing; 0 where it is not listed."""
         self._options: Any = protocol.parse_options(scenario.options)
         self.hosts: dict[NodeId, Host] = {}
         abilities = self._abilities()
@@ -51,7 +56,8 @@ class World:
         self._connect()
 
     def build_machine(self, node: NodeId, incarnation: int) -> Machine:
-        place = Place(node, self.graph.neighbours[node], self.graph.nodes, self.groups, incarnation)
+        graph = self.graph
+        place = Place(node, graph.neighbours[node], graph.nodes, self.groups, incarnation, graph.clients)
         return self.protocol.build(place, self._options)
 
     def host(self, name: str, where: str) -> Host:
@@ -63,6 +69,11 @@ class World:
 
     def channels(self) -> list[Channel]:
         return [channel for host in self.hosts.values() for channel in host.channels.values()]
+
+    def someone_left(self, host: Host) -> None:
+        """A node crashed or unsubscribed: nobody need wait for it."""
+        for watch in self.leave_watchers:
+            watch(host)
 
     def count_fault(self, kind: str) -> None:
         self.faults[kind] += 1

@@ -16,7 +16,7 @@ from ordercast.trace.schema import COLUMNS, EVENTS, FORMAT, MANIFEST
 ROW_GROUP = 1 << 17
 FILE_ROWS = 1 << 22
 
-_ARROW_TYPES = {
+_ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "int64": pa.int64(),
     "int32": pa.int32(),
@@ -126,9 +126,11 @@ class RunWriter:
             self._open_file()
         self._close_file()
         (self._tmp / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+        old = self._tmp.with_suffix(".old")
         if self.out.exists():
-            shutil.rmtree(self.out)
+            self.out.replace(old)  # Aside, not away: until the new run has its name, one of the two is whole.
         self._tmp.replace(self.out)
+        shutil.rmtree(old, ignore_errors=True)
         return self.out
 
     def abort(self) -> None:
