@@ -1,0 +1,84 @@
+"""(2) In what order: one protocol, one file, one pure machine. This is their catalogue."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from ordercast.core.errors import UsageError, unknown_name
+from ordercast.core.registry import ProtocolInfo
+from ordercast.protocols.daisy_chain import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
+from ordercast.protocols.delporte_fauconnier import DELPORTE_FAUCONNIER
+from ordercast.protocols.fifo import FIFO
+from ordercast.protocols.flood import FLOOD
+from ordercast.protocols.sequencer import SEQUENCER
+from ordercast.protocols.skeen import SKEEN
+from ordercast.protocols.unordered import UNORDERED
+from ordercast.protocols.vector import VECTOR
+
+CATALOGUE: dict[str, ProtocolInfo] = {
+    info.name: info
+    for info in (
+        DAISY_CHAIN,
+        DAISY_CHAIN_PUBLISHED,
+        DELPORTE_FAUCONNIER,
+        FIFO,
+        FLOOD,
+        SEQUENCER,
+        SKEEN,
+        UNORDERED,
+        VECTOR,
+    )
+}
+"""Every protocol that comes with Ordercast, sorted by name."""
+
+
+def lookup(name: str) -> ProtocolInfo:
+    """The protocol called `name`, or one of your own: `path/to/file.py:NAME` or `package.module:NAME`."""
+    info = CATALOGUE.get(name)
+    if info is not None:
+        return info
+    where, colon, attribute = name.rpartition(":")
+    if not colon:
+        raise unknown_name("protocol", name, CATALOGUE)
+    module = _load_file(Path(where), name) if where.endswith(".py") else _load_module(where, name)
+    found = getattr(module, attribute, None)
+    if not isinstance(found, ProtocolInfo):
+        what = f"there is no {attribute!r} in it" if found is None else f"{attribute!r} is not a ProtocolInfo"
+        raise UsageError(f"protocol {name!r}: {what}")
+    return found
+
+
+def _load_module(module: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise _cannot_load(name, error) from error
+
+
+def _load_file(path: Path, name: str) -> ModuleType:
+    """Import a file under a name of its own, once: its classes keep their identity over several lookups."""
+    resolved = path.resolve()
+    if not resolved.is_file():
+        raise UsageError(f"protocol {name!r}: no file {path}")
+    alias = f"ordercast_protocol_file:{resolved}"
+    if alias in sys.modules:
+        return sys.modules[alias]
+    spec = importlib.util.spec_from_file_location(alias, resolved)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"protocol {name!r}: {path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[alias] = module  # Before it runs: msgspec looks up the annotations of its structs there.
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[alias]
+        raise _cannot_load(name, error) from error
+    return module
+
+
+def _cannot_load(name: str, error: Exception) -> UsageError:
+    return UsageError(f"protocol {name!r}: cannot be loaded: {type(error).__name__}: {error}")

@@ -1,0 +1,12 @@
+"""Protocols for a fixed group: a node that lost its state is not the member it was, and there is no other way in."""
+
+from __future__ import annotations
+
+from ordercast.core.errors import UsageError
+from ordercast.core.machine import Place
+
+
+def refuse_newcomer(protocol: str, place: Place) -> None:
+    """Whoever restarts without state must not pass for its former self."""
+    if place.incarnation:
+        raise UsageError(f"{place.node}: {protocol} has a fixed group and cannot take back a node that lost its state")
