@@ -1,0 +1,244 @@
+"""From a loaded trace to columns: numbers for names, logs by receiver, obligations decided, odd rows noted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ordercast.trace.store import TraceError
+from ordercast.verify import obligations
+from ordercast.verify.arrow import taken
+from ordercast.verify.columns import About, Arrays, Columns, Digest, Names
+from ordercast.verify.duties import Duties, duties_of
+from ordercast.verify.kernels.happened import prune, publications, readers, split_logs
+from ordercast.verify.kernels.integrity import overtaken, repeated
+from ordercast.verify.kernels.realize import publish_order
+from ordercast.verify.members import settle_members
+from ordercast.verify.rows import KIND, Rows, digests, lost_state, sorted_rows
+
+if TYPE_CHECKING:
+    from ordercast.verify.kernels.jit import Flags, Ints, Offsets
+    from ordercast.verify.load import Trace
+
+# Kinds of breach in Arrays.odd.
+INVENTED, REPUBLISHED, DUPLICATE, EARLY, NOT_FOR_IT = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The receivers: one for each node, and one more each time it came back without its state."""
+
+    node: Ints
+    life: Ints
+    entry_off: Offsets
+    """Where each receiver's rows begin."""
+    alive: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Publications and first deliveries, with messages numbered; `entry` is the row of each."""
+
+    ev: Ints
+    off: Offsets
+    entry: Offsets
+    publication: Offsets
+    """Row of each message's publication."""
+    odd: Ints
+    names: pa.Array[Any]
+
+
+def prepare(trace: Trace, *, checks: list[str] | None = None, scope: str | None = None) -> Columns:
+    """Everything the checks need to know of `trace`; `checks` and `scope` are what the caller asked for, if it did."""
+    manifest = trace.manifest
+    groups = manifest.groups if manifest else None
+    named = set(manifest.nodes) if manifest else set()
+    rows = sorted_rows(trace, named.union(*(groups or {}).values(), _destinations(trace.table)))
+    lives = _lives(rows)
+    logs = _logs(rows, lives)
+    duties = duties_of(trace, rows, logs.publication, checks)
+    scope = scope or (manifest.scope if manifest else "global")
+    if scope not in ("topic", "global"):
+        raise TraceError(f"{trace.path}: unknown scope {scope!r} (topic or global)")
+    pub = np.searchsorted(lives.entry_off, logs.publication, side="right").astype(np.int32) - np.int32(1)
+    order = _happened_before(logs, duties, scope)
+    owed, member_nodes = settle_members(trace, rows, lives, logs, duties, pub)
+    odd = np.concatenate((logs.odd, _not_for_it(owed, logs, lives, rows)))
+    outsiders, sends = _outsiders(rows, logs, duties, member_nodes, lives.node[pub] if pub.size else pub)
+    arrays = Arrays(
+        ev=logs.ev,
+        off=logs.off,
+        seq=rows.seq[logs.entry],
+        node=lives.node,
+        alive=lives.alive,
+        pub=pub,
+        pub_seq=rows.seq[logs.publication],
+        topic=duties.topic,
+        obliges=duties.obliges,
+        key_off=duties.key_off,
+        keys=duties.keys,
+        key_topic=duties.key_topic,
+        missed_off=owed.missed_off,
+        missed=owed.missed,
+        odd=odd,
+        outsiders=outsiders,
+        **order.arrays,
+    )
+    about = _about(trace, rows, duties, scope)
+    about.live_rows = order.live
+    about.sends_recorded = sends
+    about.digests = _last_digests(rows, lives)
+    about.claimed += ["convergence"] * bool(about.digests)
+    nodes = pa.array(rows.nodes, pa.string())
+    return Columns(about, arrays, Names(logs.names, nodes, pa.array(duties.topics, pa.string()), duties.key_names))
+
+
+def _about(trace: Trace, rows: Rows, duties: Duties, scope: str) -> About:
+    manifest = trace.manifest
+    return About(
+        run=trace.run,
+        path=trace.path,
+        protocol=manifest.protocol if manifest else "unknown",
+        guarantee=manifest.guarantee if manifest else "mixed",
+        scope=scope,
+        checks=duties.checks,
+        claimed=duties.claimed,
+        holes=rows.holes,
+        drained=manifest is None or manifest.drained is not False,
+        facts=_facts(trace, rows, duties.topic.size),
+    )
+
+
+def _destinations(table: pa.Table) -> set[str]:
+    return {name for name in pc.unique(pc.list_flatten(table.column("dst"))).to_pylist() if name is not None}
+
+
+def _lives(rows: Rows) -> Lives:
+    lost = lost_state(rows)
+    node = np.concatenate((np.arange(len(rows.nodes)), rows.node_of(lost)))
+    begins = np.concatenate((rows.off[:-1], lost))
+    later = np.concatenate((np.zeros(len(rows.nodes), int), np.ones(lost.size, int)))
+    order = np.lexsort((begins, later, node))
+    node, begins, later = node[order], begins[order], later[order]
+    entry_off = np.concatenate((begins, [rows.seq.size])).astype(np.int64)
+    alive = np.ones(node.size, np.uint8)
+    alive[:-1][later[1:] == 1] = 0  # The next receiver is this node's next life: this one ended.
+    falls = rows.of_kind("crash", "recover")
+    receiver = np.searchsorted(entry_off, falls, side="right") - 1
+    for entry, column in zip(falls, receiver, strict=True):
+        if column + 1 == node.size or not later[column + 1]:
+            alive[column] = rows.kind[entry] == KIND["recover"]
+    life = np.arange(node.size) - np.searchsorted(node, node)
+    return Lives(node.astype(np.int32), life.astype(np.int32), entry_off, alive)
+
+
+def _logs(rows: Rows, lives: Lives) -> Logs:
+    """Take out what cannot be ordered (second publications and deliveries, inventions) and number the rest."""
+    entry = rows.of_kind("publish", "deliver")
+    code = rows.msg[entry]
+    publishes = rows.kind[entry] == KIND["publish"]
+    codes, first = np.unique(code[publishes], return_index=True)
+    original = np.zeros(entry.size, bool)
+    original[np.flatnonzero(publishes)[first]] = True
+    published = np.zeros(len(rows.msg_names), bool)
+    published[codes] = True
+    keep = original | (~publishes & published[code]) if entry.size else original
+    republished, invented = entry[publishes & ~original], entry[~publishes & ~published[code]] if entry.size else entry
+    entry = entry[keep]
+    ev = np.where(publishes[keep], ~code[keep], code[keep]).astype(np.int32)
+    again = repeated(ev, np.searchsorted(entry, lives.entry_off), len(rows.msg_names)) != 0
+    duplicate = entry[again]
+    entry, ev = entry[~again], ev[~again]
+    off = np.searchsorted(entry, lives.entry_off).astype(np.int64)
+    number, early = publish_order(ev, off, len(rows.msg_names))
+    made_up, made_up_number = np.unique(rows.msg[invented], return_inverse=True)
+    number[made_up] = codes.size + np.arange(made_up.size)
+    publication = np.empty(codes.size, np.int64)
+    publication[number[~ev[ev < 0]]] = entry[ev < 0]
+    by_number = np.concatenate((np.empty(codes.size, np.int64), made_up))
+    by_number[: codes.size] = rows.msg[publication]
+    odd = [
+        _odd(INVENTED, invented, codes.size + made_up_number, lives, rows),
+        _odd(REPUBLISHED, republished, number[rows.msg[republished]], lives, rows),
+        _odd(DUPLICATE, duplicate, number[rows.msg[duplicate]], lives, rows),
+        _odd(EARLY, entry[early != 0], number[rows.msg[entry[early != 0]]], lives, rows),
+    ]
+    numbered = np.where(ev >= 0, number[np.maximum(ev, 0)], ~number[~np.minimum(ev, -1)]) if ev.size else ev
+    names = taken(rows.msg_names, by_number)
+    return Logs(numbered.astype(np.int32), off, entry, publication, np.concatenate(odd), names)
+
+
+def _odd(kind: int, entries: Offsets, messages: Any, lives: Lives, rows: Rows) -> Ints:
+    receiver = np.searchsorted(lives.entry_off, entries, side="right") - 1
+    columns = (np.full(entries.size, kind), messages, receiver, rows.seq[entries])
+    return np.stack([np.asarray(column, np.int32) for column in columns], axis=1).reshape(-1, 4)
+
+
+def _not_for_it(owed: obligations.Owed, logs: Logs, lives: Lives, rows: Rows) -> Ints:
+    where = np.flatnonzero(owed.forbidden)
+    return _odd(NOT_FOR_IT, logs.entry[where], logs.ev[where], lives, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    arrays: dict[str, Any]
+    live: int
+
+
+def _happened_before(logs: Logs, duties: Duties, scope: str) -> _Order:
+    log, log_off = logs.ev, logs.off
+    if scope == "topic":
+        log, log_off = split_logs(logs.ev, logs.off, duties.topic, len(duties.topics))
+    chain, at, prev, begin = publications(log, log_off, logs.publication.size)
+    edge_off, edges = prune(log, chain, at, begin, log_off.size - 1)
+    refs, live = readers(prev, edge_off, edges)
+    arrays = {"log": log, "log_off": log_off, "chain": chain, "at": at, "prev": prev}
+    return _Order(arrays | {"edge_off": edge_off, "edges": edges, "refs": refs}, live)
+
+
+def _outsiders(
+    rows: Rows, logs: Logs, duties: Duties, member_nodes: np.ndarray[Any, Any], pub_node: Ints
+) -> tuple[Ints, int]:
+    """Nodes that sent or received a message which is not for them and not theirs; and how many such rows there are."""
+    entries = rows.of_kind("send", "receive")
+    number = np.full(len(rows.msg_names), -1, np.int64)
+    number[rows.msg[logs.publication]] = np.arange(logs.publication.size)
+    tagged = entries[rows.msg[entries] >= 0]
+    message = number[rows.msg[tagged]]
+    tagged, message = tagged[message >= 0], message[message >= 0]
+    node = rows.node_of(tagged)
+    pair = duties.audience[message].astype(np.int64) * len(rows.nodes) + node
+    outside = (node != pub_node[message]) & ~np.isin(pair, member_nodes)
+    found = np.stack((message[outside], node[outside], rows.seq[tagged[outside]]), axis=1).astype(np.int32)
+    _, first = np.unique(found[:, 0].astype(np.int64) * len(rows.nodes) + found[:, 1], return_index=True)
+    return np.ascontiguousarray(found[first]), int(tagged.size)
+
+
+def _last_digests(rows: Rows, lives: Lives) -> list[Digest]:
+    """The last digest per live receiver and topic."""
+    entries, values = digests(rows)
+    receiver = np.searchsorted(lives.entry_off, entries, side="right") - 1
+    topics = rows.column("topic", entries) if entries.size else []
+    last: dict[tuple[int, str], Digest] = {}
+    for entry, column, topic, value in zip(entries, receiver, topics, values, strict=True):
+        if lives.alive[column]:
+            name = rows.nodes[lives.node[column]]
+            last[int(column), topic or ""] = Digest(name, topic or "", value, int(rows.seq[entry]))
+    return [last[key] for key in sorted(last)]
+
+
+def _facts(trace: Trace, rows: Rows, messages: int) -> dict[str, int | str]:
+    waited = overtaken(rows.kind, rows.msg, rows.off, len(rows.msg_names), KIND["receive"], KIND["deliver"])
+    return {
+        "events": rows.seq.size,
+        "nodes": len(rows.nodes),
+        "messages": messages,
+        "deliveries": int((rows.kind == KIND["deliver"]).sum()),
+        "holes": rows.holes or 0,
+        "faults fired": sum(trace.manifest.faults.values()) if trace.manifest else 0,
+        "deliveries that waited": int(waited),
+    }

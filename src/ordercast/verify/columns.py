@@ -1,0 +1,170 @@
+"""A run in columns: int32 arrays that every check reads, saved as .npy and memory-mapped back without a copy.
+
+Logs are numbered by receiver (a node, or a later life of it that had lost its state), messages along one possible
+execution, so that numbers grow along happened-before. `ev[off[c]:off[c + 1]]` is the log of receiver c: v >= 0 is the
+delivery of v, v < 0 the publication of ~v. Every published message stands in it once, every delivery once a receiver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ordercast.trace.store import TraceError
+from ordercast.verify.arrow import whole
+from ordercast.verify.kernels.jit import Flags, Ints, Offsets
+from ordercast.verify.verdict import CHECKS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_ABOUT = "about.json"
+BIT = {check: np.uint16(1 << i) for i, check in enumerate(CHECKS)}
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """The last state digest that a live node recorded, of everything or of one topic."""
+
+    node: str
+    topic: str
+    digest: str
+    seq: int
+
+
+class About(msgspec.Struct, kw_only=True):
+    """What is known of the run besides its arrays."""
+
+    run: str
+    path: str
+    protocol: str
+    guarantee: str
+    scope: str
+    checks: list[str]
+    claimed: list[str]
+    holes: str
+    """What is missing from the trace, in words; empty if nothing is."""
+    drained: bool
+    facts: dict[str, int | str]
+    live_rows: int = 0
+    """The most rows that the causal kernel needs at once."""
+    sends_recorded: int = 0
+    digests: list[Digest] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the numbers stand for. Messages that were delivered and never published follow the published ones."""
+
+    messages: pa.Array[Any]
+    nodes: pa.Array[Any]
+    topics: pa.Array[Any]
+    keys: pa.Array[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """The arrays of a run. Where one has another with `_off` beside it, that one says where each part begins."""
+
+    ev: Ints
+    off: Offsets
+    seq: Ints
+    """Place of each entry of `ev` in the node's own history."""
+    node: Ints
+    """Node of each receiver."""
+    alive: Flags
+    """Whether each receiver is up at the end."""
+
+    pub: Ints
+    """Receiver (in its role as publisher) of each message."""
+    pub_seq: Ints
+    topic: Ints
+    """Of each message; the number of topics where it has none."""
+    obliges: np.ndarray[Any, np.dtype[np.uint16]]
+    """Of each message: the checks it is held to, as BIT."""
+    key_off: Offsets
+    keys: Ints
+    key_topic: Ints
+
+    log: Ints
+    log_off: Offsets
+    """The logs along which happened-before runs: `ev` itself, or cut by topic."""
+    chain: Ints
+    """Of each message: the log it was published in."""
+    at: Offsets
+    """Of each message: where in `log`."""
+    prev: Ints
+    edge_off: Offsets
+    edges: Ints
+    refs: Ints
+
+    missed_off: Offsets
+    missed: Ints
+    """Per receiver, dead or alive: messages it was a confirmed subscriber for and never delivered."""
+    odd: Ints
+    """Breaches of integrity, one a row: kind, message, receiver, seq, and the seq before where there is one."""
+    outsiders: Ints
+    """Nodes that handled a message that was neither theirs nor for them, one a row: message, node, seq."""
+
+    @property
+    def receivers(self) -> int:
+        return self.off.size - 1
+
+    @property
+    def messages(self) -> int:
+        return self.pub.size
+
+    def held(self, check: str) -> Flags:
+        """Which messages are held to `check`."""
+        held: Flags = ((self.obliges & BIT[check]) != 0).astype(np.uint8)
+        return held
+
+    def owed(self) -> tuple[Offsets, Ints]:
+        """`missed`, of the receivers that are up at the end: a node that died owes nothing."""
+        alive = np.repeat(self.alive, np.diff(self.missed_off)) != 0
+        kept = np.diff(self.missed_off) * self.alive
+        return np.concatenate(([0], np.cumsum(kept))).astype(np.int64), self.missed[alive]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """One run, ready to be judged."""
+
+    about: About
+    arrays: Arrays
+    names: Names
+
+    def save(self, directory: Path) -> None:
+        """Write everything below `directory`, for `open_columns` to map back."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for field in fields(Arrays):
+            np.save(directory / f"{field.name}.npy", getattr(self.arrays, field.name))
+        for field in fields(Names):
+            column = pa.table({"name": getattr(self.names, field.name)})
+            with pa.ipc.new_file(str(_names_file(directory, field.name)), column.schema) as file:
+                file.write_table(column)
+        (directory / _ABOUT).write_bytes(msgspec.json.encode(self.about))
+
+
+def open_columns(directory: Path) -> Columns:
+    """What `Columns.save` wrote, mapped rather than read: tasks of one machine share the pages."""
+    try:
+        about = msgspec.json.decode((directory / _ABOUT).read_bytes(), type=About)
+        # Copy-on-write, because kernels are compiled for writable arrays; none of them writes to its input.
+        arrays = {f.name: np.asarray(np.load(directory / f"{f.name}.npy", mmap_mode="c")) for f in fields(Arrays)}
+        names = {f.name: _mapped_names(_names_file(directory, f.name)) for f in fields(Names)}
+    except (OSError, ValueError, msgspec.DecodeError) as error:
+        raise TraceError(f"{directory}: prepared columns cannot be read: {error}") from None
+    return Columns(about, Arrays(**arrays), Names(**names))
+
+
+def _names_file(directory: Path, name: str) -> Path:
+    return directory / f"names-{name}.arrow"
+
+
+def _mapped_names(path: Path) -> Any:
+    with pa.memory_map(str(path)) as file:
+        return whole(pa.ipc.open_file(file).read_all().column("name"))

@@ -1,0 +1,121 @@
+"""Judge traces in this process: prepare a run's columns, run its tasks, merge what they found into a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ordercast.verify.build import prepare
+from ordercast.verify.load import Trace, load, normalised, split_runs
+from ordercast.verify.tasks import BLOCK, Partial, merge, plan, run_task
+from ordercast.verify.verdict import CHECKS, FAIL, NOT_APPLICABLE, PASS, UNKNOWN, CheckResult, Verdict
+from ordercast.verify.witness import witnesses as stories_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ordercast.trace.store import Manifest
+    from ordercast.verify.columns import Columns
+
+__all__ = ["CHECKS", "conclude", "judge_path", "judge_table", "judge_trace"]
+
+WITNESSES = 5
+
+
+def judge_path(
+    path: Path | str, *, checks: list[str] | None = None, scope: str | None = None, witnesses: int = WITNESSES
+) -> list[Verdict]:
+    """A verdict for every run in `path`: a run directory, a directory of them, or an event file."""
+    traces = load(Path(path))
+    return [judge_trace(trace, checks=checks, scope=scope, witnesses=witnesses) for trace in traces]
+
+
+def judge_table(
+    table: pa.Table,
+    manifest: Manifest | None,
+    *,
+    checks: list[str] | None = None,
+    scope: str | None = None,
+    witnesses: int = WITNESSES,
+    name: str = "table",
+) -> list[Verdict]:
+    """A verdict for every run in an Arrow table of events; `name` stands for its path."""
+    whole = normalised(table, name)
+    traces = [Trace(name, manifest.run_id, manifest, whole)] if manifest else split_runs(whole, Path(name))
+    return [judge_trace(trace, checks=checks, scope=scope, witnesses=witnesses) for trace in traces]
+
+
+def judge_trace(
+    trace: Trace,
+    *,
+    checks: list[str] | None = None,
+    scope: str | None = None,
+    witnesses: int = WITNESSES,
+    block: int = BLOCK,
+) -> Verdict:
+    """The verdict on one run. It does not depend on `block`, how many receivers or keys one task takes."""
+    columns = prepare(trace, checks=checks, scope=scope)
+    partials = [run_task(columns, task, cap=witnesses) for task in plan(columns, block=block)]
+    return conclude(columns, partials, witnesses=witnesses)
+
+
+def conclude(columns: Columns, partials: list[Partial], *, witnesses: int = WITNESSES) -> Verdict:
+    """Merge what the tasks of one run found."""
+    about = columns.about
+    merged = merge(partials, cap=witnesses)
+    results = [_result(columns, check, merged.get(check, Partial(check, 0, 0, []))) for check in about.checks]
+    judged = any(result.verdict in (PASS, FAIL) for result in results)
+    return Verdict(
+        run=about.run,
+        path=about.path,
+        protocol=about.protocol,
+        guarantee=about.guarantee,
+        scope=about.scope,
+        results=results,
+        facts=about.facts,
+        reason="" if judged else _why_nothing(columns, results),
+    )
+
+
+def _result(columns: Columns, check: str, found: Partial) -> CheckResult:
+    claimed = check in columns.about.claimed
+    undecided = _undecided(columns, check, found)
+    if undecided is not None:
+        verdict, reason = undecided
+        return CheckResult(check, verdict, found.deliveries, 0, claimed, reason)
+    verdict = FAIL if found.violations else PASS
+    stories = stories_of(columns, check, found.findings)
+    return CheckResult(check, verdict, found.deliveries, found.violations, claimed, "", stories)
+
+
+def _undecided(columns: Columns, check: str, found: Partial) -> tuple[str, str] | None:
+    """Why `check` cannot be decided or has nothing to decide, as (verdict, reason); None if it can and has."""
+    about = columns.about
+    if check == "genuine" and check not in about.claimed:
+        return NOT_APPLICABLE, "the run does not claim it, and nobody asked"
+    if about.holes and not (check == "integrity" and found.violations):
+        return UNKNOWN, about.holes
+    if check == "convergence" and _comparable(columns) == 0:
+        return NOT_APPLICABLE, "no two live nodes recorded a digest of the same state"
+    if check in ("agreement", "convergence") and not about.drained:
+        return UNKNOWN, "the run did not end with a drain: what is missing may still have been on its way"
+    if check == "genuine" and not about.sends_recorded:
+        return UNKNOWN, "the run recorded no send or receive of any message"
+    if not found.violations and not found.deliveries and check != "convergence":
+        return NOT_APPLICABLE, "no delivery that it applies to"
+    return None
+
+
+def _comparable(columns: Columns) -> int:
+    """Digests that have another one to be compared with."""
+    topics = [digest.topic for digest in columns.about.digests]
+    return sum(1 for topic in topics if topics.count(topic) > 1)
+
+
+def _why_nothing(columns: Columns, results: list[CheckResult]) -> str:
+    for result in results:
+        if result.verdict == UNKNOWN:
+            return result.reason
+    if not columns.arrays.messages:
+        return "nothing was published"
+    return "nothing that was published came under any of the checks"

@@ -1,0 +1,181 @@
+"""From paths to traces: our run directories, and event files that others wrote. Bad input is named in one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ordercast.trace.schema import KINDS, MANIFEST
+from ordercast.trace.store import TraceError, event_files, is_run, read_manifest
+from ordercast.verify.arrow import coded, first_line, first_null, taken, where_equal
+from ordercast.verify.foreign import read_csv, read_json_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ordercast.trace.store import Manifest
+
+REQUIRED = ("node", "seq", "kind", "msg")
+OPTIONAL = ("run", "time_ns", "topic", "keys", "guarantee", "dst", "info")
+_WORDS = ("run", "node", "kind", "msg", "topic", "guarantee")
+_LISTS = ("keys", "dst")
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_LIST = pa.list_(pa.string())
+_INFO = pa.map_(pa.string(), pa.string())
+_READERS = {".jsonl": read_json_lines, ".ndjson": read_json_lines, ".json": read_json_lines, ".csv": read_csv}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The events of one run, with every column there and of its right type, and its manifest if it has one."""
+
+    path: str
+    run: str
+    manifest: Manifest | None
+    table: pa.Table
+
+
+def find_runs(path: Path) -> list[Path]:
+    """The run directories and event files that `path` stands for; at least one."""
+    if path.is_file():
+        return [path]
+    if is_run(path):
+        return [path]
+    if not path.is_dir():
+        raise TraceError(f"{path}: no such file or directory")
+    inside = (manifest.parent for manifest in path.rglob(MANIFEST))
+    # What starts with a dot is a run that somebody is still writing.
+    found = sorted(run for run in inside if not any(part.startswith(".") for part in run.relative_to(path).parts))
+    if not found:
+        raise TraceError(f"{path}: no run in this directory (a run has a {MANIFEST})")
+    return found
+
+
+def load(path: Path) -> Iterator[Trace]:
+    """Every run in `path`, one at a time, so that only one is in memory."""
+    for found in find_runs(path):
+        yield from load_run(found)
+
+
+def load_run(path: Path) -> Iterator[Trace]:
+    """The run in one directory, or the runs in one event file."""
+    if path.is_dir():
+        manifest = read_manifest(path)
+        # The manifest has the run's name, and dates matter only where all nodes read one clock.
+        without = {"run"} if manifest.clock == "global" else {"run", "time_ns"}
+        parts = (_checked(_read_parquet(file, without), file) for file in event_files(path))
+        yield Trace(str(path), manifest.run_id, manifest, pa.concat_tables(parts))
+        return
+    reader = _READERS.get(path.suffix.lower(), _read_parquet if path.suffix.lower() == ".parquet" else None)
+    if reader is None:
+        raise TraceError(f"{path}: not a trace (expected a run directory, .parquet, .jsonl, .ndjson, .json or .csv)")
+    yield from split_runs(_checked(reader(path), path), path)
+
+
+def split_runs(table: pa.Table, path: Path) -> Iterator[Trace]:
+    """One trace for each value in the column `run`; one in all if there is no such column."""
+    names, codes = coded(table.column("run"))
+    runs = np.unique(codes[codes >= 0])
+    if runs.size and (codes < 0).any():
+        raise TraceError(f"{path}: row {np.flatnonzero(codes < 0)[0] + 1} has no run, others have")
+    if not runs.size:
+        yield Trace(str(path), path.stem, None, table)
+    for run in runs:
+        chosen = table if runs.size == 1 else taken(table, np.flatnonzero(codes == run))
+        yield Trace(str(path), names[int(run)].as_py(), None, chosen)
+
+
+def normalised(table: pa.Table, where: str) -> pa.Table:
+    """`table` with exactly our columns, each of its right type; `where` names it if something is wrong."""
+    present = set(table.column_names)
+    for name in REQUIRED:
+        if name not in present:
+            raise TraceError(f"{where}: no column {name}")
+    columns: dict[str, Any] = {}
+    for name in REQUIRED + OPTIONAL:
+        column = table.column(name) if name in present else pa.nulls(table.num_rows)
+        columns[name] = _converted(column, name, where)
+    for name in ("node", "seq", "kind"):
+        if columns[name].null_count:
+            raise TraceError(f"{where}: row {first_null(columns[name]) + 1} has no {name}")
+    _check_kinds(columns["kind"], where)
+    return pa.table(columns)
+
+
+def _checked(table: pa.Table, path: Path) -> pa.Table:
+    return normalised(table, str(path))
+
+
+def _read_parquet(path: Path, without: set[str] | frozenset[str] = frozenset()) -> pa.Table:
+    """Only the columns we need, and words that repeat as dictionaries: ten million rows then fit in little memory.
+
+    Message ids repeat too rarely within a row group for that; encoding all of them at once is twice as fast.
+    """
+    try:
+        schema = pq.read_schema(path)
+        repeating = [name for name in _WORDS if name in schema.names and name != "msg"]
+        with pq.ParquetFile(path, read_dictionary=repeating, memory_map=True) as file:
+            needed = set(REQUIRED + OPTIONAL) - without - _empty(file.metadata)
+            wanted = [name for name in schema.names if name in needed]
+            return file.read(columns=wanted)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: unreadable Parquet: {first_line(error)}") from None
+
+
+def _empty(metadata: pq.FileMetaData) -> set[str]:
+    """Optional columns that hold nothing but nulls, by the file's own statistics: reading them would cost the most."""
+    empty = set(OPTIONAL)
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        for c in range(group.num_columns):
+            chunk = group.column(c)
+            nulls = chunk.statistics.null_count if chunk.statistics is not None else None
+            if nulls is None or nulls < chunk.num_values:
+                empty.discard(chunk.path_in_schema.split(".")[0])
+    return empty
+
+
+def _converted(column: Any, name: str, where: str) -> Any:
+    chunked = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    try:
+        if name in _WORDS:
+            return _as_words(chunked)
+        if name in _LISTS:
+            return _as_lists(chunked)
+        if name == "info":
+            return (
+                chunked.cast(_INFO)
+                if pa.types.is_map(chunked.type)
+                else pa.chunked_array([pa.nulls(len(chunked), _INFO)])
+            )
+        return chunked.cast(pa.int64())
+    except (pa.ArrowException, TypeError) as error:
+        raise TraceError(f"{where}: column {name}: {first_line(error)}") from None
+
+
+def _as_words(column: Any) -> Any:
+    if column.type == _WORD:
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.string()).dictionary_encode()
+
+
+def _as_lists(column: Any) -> Any:
+    """Lists of words; a list that was written as one word is cut at its semicolons."""
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = pc.split_pattern(column, ";")
+    return column.cast(_LIST)
+
+
+def _check_kinds(kinds: Any, where: str) -> None:
+    for kind in pc.unique(kinds).to_pylist():
+        if kind not in KINDS:
+            row = where_equal(kinds.cast(pa.string()), kind)[0]
+            raise TraceError(f"{where}: row {row + 1}: unknown kind {kind!r}")

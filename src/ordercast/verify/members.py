@@ -1,0 +1,142 @@
+"""Membership as the trace tells it: the manifest's groups, subscription rows, destinations, or what was delivered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ordercast.verify.obligations import Change, Interval, Owed, Published, change_of, settle, stays
+
+if TYPE_CHECKING:
+    from ordercast.verify.build import Lives, Logs
+    from ordercast.verify.duties import Duties
+    from ordercast.verify.kernels.jit import Ints, Offsets
+    from ordercast.verify.load import Trace
+    from ordercast.verify.rows import Rows
+
+_CHANGES = ("subscribe", "unsubscribe", "join", "leave")
+_DENSE = 50_000_000
+
+
+def settle_members(
+    trace: Trace, rows: Rows, lives: Lives, logs: Logs, duties: Duties, pub: Ints
+) -> tuple[Owed, Offsets]:
+    """Every obligation of the run, and all (audience, node) pairs that belong together, as audience * nodes + node."""
+    groups = trace.manifest.groups if trace.manifest else None
+    has_clock = trace.manifest is not None and trace.manifest.clock == "global"
+    if groups is None and not rows.of_kind("subscribe").size:
+        fixed, intervals = _by_deliveries(logs, lives, rows, duties)
+    else:
+        fixed, intervals = _nobody(), _by_rows(rows, lives, logs, duties, groups or {}, trace.path)
+    explicit, later = _by_destinations(rows, lives, duties)
+    receiver, audience = np.concatenate((fixed[0], explicit[0])), np.concatenate((fixed[1], explicit[1]))
+    place = np.empty(pub.size, np.int32)
+    publishes = np.flatnonzero(logs.ev < 0)
+    place[~logs.ev[publishes]] = publishes - logs.off[pub[~logs.ev[publishes]]]
+    messages = Published(
+        ev=logs.ev,
+        off=logs.off,
+        pub=pub,
+        place=place,
+        audience=duties.audience,
+        audiences=duties.audiences,
+        time_ns=_times(rows, logs.publication) if has_clock else None,
+        own_implied=trace.manifest is None and not _delivers_own(logs, pub),
+    )
+    owed = settle(messages, (receiver, audience), intervals + later)
+    member = np.array([(i.audience, i.receiver) for i in intervals + later], np.int64).reshape(-1, 2)
+    pairs = np.concatenate((np.stack((audience, receiver), axis=1).astype(np.int64), member))
+    return owed, np.unique(pairs[:, 0] * len(rows.nodes) + lives.node[pairs[:, 1]])
+
+
+def _nobody() -> tuple[Ints, Ints]:
+    return np.empty(0, np.int32), np.empty(0, np.int32)
+
+
+def _times(rows: Rows, entries: Offsets) -> Offsets:
+    times = rows.table.column("time_ns").combine_chunks().fill_null(0)
+    return np.asarray(times, dtype=np.int64)[rows.origin[entries]]
+
+
+def _delivers_own(logs: Logs, pub: Ints) -> bool:
+    """Does any node deliver what it published itself? If none does, the trace leaves such deliveries out."""
+    receiver = np.repeat(np.arange(logs.off.size - 1), np.diff(logs.off))
+    delivers = logs.ev >= 0
+    return bool((pub[logs.ev[delivers]] == receiver[delivers]).any())
+
+
+def _by_deliveries(logs: Logs, lives: Lives, rows: Rows, duties: Duties) -> tuple[tuple[Ints, Ints], list[Interval]]:
+    """No membership recorded: who delivers anything of a topic subscribes to it from its first event on."""
+    topics = len(duties.topics)
+    receiver = np.repeat(np.arange(logs.off.size - 1), np.diff(logs.off))
+    delivers = logs.ev >= 0
+    audience = duties.audience[logs.ev[delivers]]
+    pair = receiver[delivers][audience < topics] * topics + audience[audience < topics]
+    if lives.node.size * topics <= _DENSE:
+        seen = np.zeros(lives.node.size * topics, bool)
+        seen[pair] = True
+        pair = np.flatnonzero(seen)
+    else:
+        pair = np.unique(pair)
+    first_life = lives.life[pair // max(topics, 1)] == 0
+    fixed = pair[first_life]
+    later = pair[~first_life]
+    intervals = [Interval(int(p // topics), int(p % topics), 0, _began(rows, lives, int(p // topics))) for p in later]
+    return ((fixed // max(topics, 1)).astype(np.int32), (fixed % max(topics, 1)).astype(np.int32)), intervals
+
+
+def _began(rows: Rows, lives: Lives, receiver: int) -> int:
+    """When a later life began: the time of its recover row."""
+    return int(_times(rows, lives.entry_off[receiver : receiver + 1])[0])
+
+
+def _by_rows(
+    rows: Rows, lives: Lives, logs: Logs, duties: Duties, groups: dict[str, list[str]], path: str
+) -> list[Interval]:
+    """Members of the manifest's groups from the beginning, and what the rows of each receiver change about it."""
+    code = {name: number for number, name in enumerate(duties.topics)}
+    initial: dict[str, list[int]] = {}
+    for topic, nodes in sorted(groups.items()):
+        for node in nodes:
+            initial.setdefault(node, []).append(code[topic])
+    changes = _changes(rows, lives, logs, code, path)
+    intervals = []
+    for receiver in range(lives.node.size):
+        mine = initial.get(rows.nodes[lives.node[receiver]], [])
+        start = Change("recover", -1, 0, _began(rows, lives, receiver)) if lives.life[receiver] else None
+        intervals += stays(receiver, mine, start, changes.get(receiver, []))
+    return intervals
+
+
+def _changes(rows: Rows, lives: Lives, logs: Logs, code: dict[str, int], path: str) -> dict[int, list[Change]]:
+    """Membership rows by receiver. The place of one is the number of publications and deliveries before it."""
+    entries = rows.of_kind(*_CHANGES)
+    receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1
+    places = np.searchsorted(logs.entry, entries) - logs.off[receivers]
+    names: list[Any] = [rows.column(name, entries) if entries.size else [] for name in ("kind", "topic", "time_ns")]
+    found: dict[int, list[Change]] = {}
+    for entry, receiver, place, kind, topic, time_ns in zip(entries, receivers, places, *names, strict=True):
+        where = f"{path}: node {rows.nodes[lives.node[receiver]]}, seq {rows.seq[entry]}"
+        change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)
+        found.setdefault(int(receiver), []).append(change)
+    return found
+
+
+def _by_destinations(rows: Rows, lives: Lives, duties: Duties) -> tuple[tuple[Ints, Ints], list[Interval]]:
+    """Messages that name their destinations: whoever is named, from its first life on."""
+    if not duties.addressed.size:
+        return _nobody(), []
+    number = {name: node for node, name in enumerate(rows.nodes)}
+    node = np.array([number[name] for name in duties.dst_names], np.int32)[duties.dst]
+    topics = len(duties.topics)
+    audience = (topics + np.repeat(np.arange(duties.addressed.size), np.diff(duties.dst_off))).astype(np.int32)
+    once = np.unique(audience.astype(np.int64) * len(rows.nodes) + node)
+    audience, node = (once // len(rows.nodes)).astype(np.int32), (once % len(rows.nodes)).astype(np.int32)
+    first_receiver = np.flatnonzero(lives.life == 0).astype(np.int32)
+    later = [
+        Interval(int(receiver), int(a), 0, _began(rows, lives, int(receiver)))
+        for receiver in np.flatnonzero(lives.life > 0)
+        for a in audience[node == lives.node[receiver]]
+    ]
+    return (first_receiver[node], audience), later

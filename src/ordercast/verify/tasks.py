@@ -1,0 +1,241 @@
+"""The work of judging one run, cut into tasks that share its columns and nothing else, and their partial results.
+
+The same tasks run one after the other in this process or side by side on Spark; what comes out does not depend on how
+many there are, because every finding is ordered by message and receiver and only then cut off.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ordercast.verify.build import INVENTED
+from ordercast.verify.kernels import acyclic, causal, fifo, prefix
+from ordercast.verify.keys import hot_keys, judge_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ordercast.verify.columns import Arrays, Columns
+    from ordercast.verify.kernels.jit import Ints, Offsets
+
+BLOCK = 128
+"""Receivers per causal task: their rows then stay in the cache of one core."""
+
+
+_PER_MESSAGE = {"agreement", "fifo", "causal", "optimistic-causal", "total", "prefix", "acyclic"}
+
+
+class Task(msgspec.Struct, frozen=True):
+    """One check on the receivers, or for `total` the keys, from `first` to before `last`."""
+
+    check: str
+    first: int
+    last: int
+
+
+class Partial(msgspec.Struct):
+    """What one task found. Findings are tuples that begin with message and receiver, which is the order of reports."""
+
+    check: str
+    deliveries: int
+    violations: int
+    findings: list[tuple[int, ...]]
+
+
+def plan(columns: Columns, *, block: int = BLOCK) -> list[Task]:
+    """The tasks of a run: none for checks that no message is held to; with holes in the trace, only integrity."""
+    tasks = []
+    for check in columns.about.checks:
+        if columns.about.holes and check != "integrity":
+            continue
+        if check in _PER_MESSAGE and not columns.arrays.held(check).any():
+            continue
+        if check in ("fifo", "causal", "optimistic-causal"):
+            tasks += _blocks(check, columns.arrays.receivers, block)
+        elif check == "total":
+            tasks += _blocks(check, hot_keys(columns.arrays).size, block)
+        elif check in _WHOLE:
+            tasks.append(Task(check, 0, columns.arrays.receivers))
+    if {"causal", "optimistic-causal"} <= {task.check for task in tasks} and _same_question(columns.arrays):
+        # Nothing is missed and both hold the same messages: one answer serves both, and merge() copies it.
+        tasks = [task for task in tasks if task.check != "optimistic-causal"]
+    return tasks
+
+
+def run_task(columns: Columns, task: Task, *, cap: int) -> Partial:
+    """Do one task; at most `cap` findings are kept, the first in the order of reports."""
+    arrays = columns.arrays
+    if task.check == "total":
+        deliveries, found = judge_keys(arrays, task.first, task.last, drained=columns.about.drained)
+    elif task.check in ("causal", "optimistic-causal"):
+        return _causal(columns, task, cap)
+    elif task.check == "fifo":
+        deliveries, found = _fifo(arrays, task)
+    else:
+        deliveries, found = _WHOLE[task.check](columns)
+    return _partial(task.check, deliveries, found, cap)
+
+
+def merge(partials: list[Partial], *, cap: int) -> dict[str, Partial]:
+    """One partial result per check, whatever the number of tasks was."""
+    merged: dict[str, Partial] = {}
+    for part in partials:
+        whole = merged.setdefault(part.check, Partial(part.check, 0, 0, []))
+        whole.deliveries += part.deliveries
+        whole.violations += part.violations
+        whole.findings += part.findings
+    for whole in merged.values():
+        whole.findings = sorted(whole.findings)[:cap]
+    if "causal" in merged and "optimistic-causal" not in merged:
+        merged["optimistic-causal"] = msgspec.structs.replace(merged["causal"], check="optimistic-causal")
+    return merged
+
+
+def queues_of(arrays: Arrays, check: str) -> tuple[Ints, Offsets, Offsets, Ints]:
+    """Per receiver: what it delivered of the messages held to `check`, and what of them it missed."""
+    held = arrays.held(check) != 0
+    chosen = (arrays.ev >= 0) & held[np.maximum(arrays.ev, 0)] if arrays.messages else np.zeros(0, bool)
+    missed = held[arrays.missed]
+    return arrays.ev[chosen], _kept(chosen, arrays.off), _kept(missed, arrays.missed_off), arrays.missed[missed]
+
+
+def _kept(chosen: np.ndarray[Any, Any], off: Offsets) -> Offsets:
+    """Offsets after only the chosen entries stay."""
+    before = np.concatenate(([0], np.cumsum(chosen)))
+    return before[off].astype(np.int64)
+
+
+def _blocks(check: str, size: int, block: int) -> list[Task]:
+    return [Task(check, first, min(first + block, size)) for first in range(0, size, block)]
+
+
+def _same_question(arrays: Arrays) -> bool:
+    return bool((arrays.held("causal") == arrays.held("optimistic-causal")).all()) and not arrays.owed()[1].size
+
+
+def _partial(check: str, deliveries: int, found: list[Ints], cap: int) -> Partial:
+    """`found` are parallel columns; message and receiver first."""
+    order = np.lexsort(found[::-1])[:cap]
+    findings = [tuple(int(column[i]) for column in found) for i in order]
+    return Partial(check, int(deliveries), int(found[0].size), findings)
+
+
+def _causal(columns: Columns, task: Task, cap: int) -> Partial:
+    arrays = columns.arrays
+    owed_off, owed = arrays.owed()
+    start, column, position, deliveries = causal.positions(
+        task.first,
+        task.last,
+        arrays.ev,
+        arrays.off,
+        owed_off,
+        owed,
+        arrays.held(task.check),
+        task.check == "causal",
+    )
+    count, messages, receivers = causal.violations(
+        task.last - task.first,
+        start,
+        column,
+        position,
+        arrays.prev,
+        arrays.edge_off,
+        arrays.edges,
+        arrays.refs,
+        columns.about.live_rows,
+        cap,
+    )
+    findings = sorted((int(m), task.first + int(c)) for m, c in zip(messages, receivers, strict=True))
+    return Partial(task.check, int(deliveries), int(count), list(findings))
+
+
+def _fifo(arrays: Arrays, task: Task) -> tuple[int, list[Ints]]:
+    owed_off, owed = arrays.owed()
+    deliveries, *found = fifo.violations(
+        task.first,
+        task.last,
+        arrays.ev,
+        arrays.off,
+        owed_off,
+        owed,
+        arrays.held("fifo"),
+        arrays.chain,
+        arrays.log_off.size - 1,
+    )
+    return deliveries, found
+
+
+def _integrity(columns: Columns) -> tuple[int, list[Ints]]:
+    odd = columns.arrays.odd
+    deliveries = int((columns.arrays.ev >= 0).sum()) + int((odd[:, 0] == INVENTED).sum())
+    return deliveries, [odd[:, 1], odd[:, 2], odd[:, 3], odd[:, 0]]
+
+
+def _agreement(columns: Columns) -> tuple[int, list[Ints]]:
+    """Owed and undelivered, if the publisher is up at the end or anybody, also one that died later, delivered it."""
+    arrays = columns.arrays
+    delivered = arrays.ev[arrays.ev >= 0]
+    copies = np.bincount(delivered, minlength=arrays.messages)
+    held = arrays.held("agreement") != 0
+    owed_off, owed = arrays.owed()
+    receiver = np.repeat(np.arange(arrays.receivers), np.diff(owed_off)).astype(np.int32)
+    broken = held[owed] & ((copies[owed] > 0) | (arrays.alive[arrays.pub[owed]] != 0))
+    return int(held[delivered].sum()), [owed[broken], receiver[broken]]
+
+
+def _acyclic(columns: Columns) -> tuple[int, list[Ints]]:
+    queue, queue_off, _, _ = queues_of(columns.arrays, "acyclic")
+    rank = acyclic.ranks(queue, queue_off, columns.arrays.messages, np.zeros_like(queue_off), np.empty(0, np.int32))
+    if acyclic.rises(queue, queue_off, rank):
+        return queue.size, [np.empty(0, np.int32)] * 2
+    stuck = np.flatnonzero(rank < 0).astype(np.int32)
+    return queue.size, [stuck, np.zeros_like(stuck)]
+
+
+def _prefix(columns: Columns) -> tuple[int, list[Ints]]:
+    """If counting never as last leaves no cycle, prefix order holds; otherwise look at every pair that matters."""
+    arrays = columns.arrays
+    queue, queue_off, missed_off, missed = queues_of(arrays, "prefix")
+    rank = acyclic.ranks(queue, queue_off, arrays.messages, missed_off, missed)
+    if not (rank < 0).any():
+        return queue.size, [np.empty(0, np.int32)] * 4
+    start, where, position = acyclic.occurrences(queue, queue_off, arrays.messages)
+    lacking_off, lacking, _ = acyclic.occurrences(missed, missed_off, arrays.messages)
+    found = prefix.violations(queue, queue_off, missed_off, missed, start, where, position, lacking_off, lacking)
+    return queue.size, list(found)
+
+
+def _convergence(columns: Columns) -> tuple[int, list[Ints]]:
+    """Per topic, every digest that differs from the first node's."""
+    digests = columns.about.digests
+    first: dict[str, int] = {}
+    different = []
+    for i, digest in enumerate(digests):
+        reference = first.setdefault(digest.topic, i)
+        if digest.digest != digests[reference].digest:
+            different.append((i, reference))
+    nodes = {node: number for number, node in enumerate(columns.names.nodes.to_pylist())}
+    recorded = np.array(sorted({nodes[digest.node] for digest in digests}), np.int32)
+    counted = np.isin(columns.arrays.node, recorded)
+    deliveries = np.repeat(counted, np.diff(columns.arrays.off)) & (columns.arrays.ev >= 0)
+    found = np.array(different, np.int32).reshape(-1, 2)
+    return int(deliveries.sum()), [found[:, 0], found[:, 1]]
+
+
+def _genuine(columns: Columns) -> tuple[int, list[Ints]]:
+    outsiders = columns.arrays.outsiders
+    deliveries = int((columns.arrays.ev >= 0).sum()) if columns.about.sends_recorded else 0
+    return deliveries, [outsiders[:, 0], outsiders[:, 1], outsiders[:, 2]]
+
+
+_WHOLE: dict[str, Callable[[Columns], tuple[int, list[Ints]]]] = {
+    "integrity": _integrity,
+    "agreement": _agreement,
+    "prefix": _prefix,
+    "acyclic": _acyclic,
+    "convergence": _convergence,
+    "genuine": _genuine,
+}

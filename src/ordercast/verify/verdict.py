@@ -1,0 +1,70 @@
+"""What the judge says: per run and check a verdict, what it looked at, and the shortest story of what went wrong."""
+
+from __future__ import annotations
+
+import msgspec
+
+CHECKS: tuple[str, ...] = (
+    "integrity",
+    "agreement",
+    "fifo",
+    "causal",
+    "optimistic-causal",
+    "total",
+    "prefix",
+    "acyclic",
+    "convergence",
+    "genuine",
+)
+
+PASS = "pass"  # noqa: S105 - a verdict, not a password
+FAIL = "fail"
+UNKNOWN = "unknown"
+NOT_APPLICABLE = "not applicable"
+
+HELD, VIOLATED, UNDECIDED = 0, 1, 4
+
+
+class Witness(msgspec.Struct):
+    """One violation as a story: who did what, at which place of its own history, and why that is wrong."""
+
+    check: str
+    node: str
+    messages: list[str]
+    story: list[str]
+
+
+class CheckResult(msgspec.Struct):
+    """One check's verdict. `deliveries` is how many it looked at: a pass over nothing is not a pass."""
+
+    check: str
+    verdict: str
+    deliveries: int
+    violations: int
+    claimed: bool
+    """The run claims it, or the caller asked for it: then an unknown is not good enough."""
+    reason: str = ""
+    witnesses: list[Witness] = []
+
+
+class Verdict(msgspec.Struct):
+    """All that the judge found out about one run."""
+
+    run: str
+    path: str
+    protocol: str
+    guarantee: str
+    scope: str
+    results: list[CheckResult]
+    facts: dict[str, int | str]
+    reason: str = ""
+    """Why nothing could be judged, if so."""
+
+    def exit_code(self) -> int:
+        """1 if a check failed, 4 if a claimed one is unknown or nothing could be judged, else 0."""
+        verdicts = {result.verdict for result in self.results}
+        if FAIL in verdicts:
+            return VIOLATED
+        if any(result.verdict == UNKNOWN and result.claimed for result in self.results):
+            return UNDECIDED
+        return HELD if PASS in verdicts else UNDECIDED

@@ -1,0 +1,220 @@
+"""The shortest story of a violation: who did what, at which place of its own history, and what that contradicts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ordercast.verify.build import DUPLICATE, EARLY, INVENTED, REPUBLISHED
+from ordercast.verify.kernels import acyclic, happened, total
+from ordercast.verify.kernels.jit import NEVER
+from ordercast.verify.keys import hot_keys
+from ordercast.verify.tasks import queues_of
+from ordercast.verify.verdict import Witness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ordercast.verify.columns import Columns
+    from ordercast.verify.kernels.jit import Ints, Offsets
+
+_STARTS = 1000
+"""Messages from which a shortest cycle is sought; with more of them stuck, a short one is found long before."""
+
+
+def witnesses(columns: Columns, check: str, findings: list[tuple[int, ...]]) -> list[Witness]:
+    """The findings of one check as stories."""
+    teller = _Teller(columns)
+    if check == "acyclic":  # Its findings are the messages that no order can place; one cycle explains them.
+        return [teller.cycle(check, *queues_of(columns.arrays, check)[:2])] if findings else []
+    tell: dict[str, Callable[..., Witness]] = {
+        "integrity": teller.integrity,
+        "agreement": teller.agreement,
+        "fifo": teller.fifo,
+        "causal": teller.causal,
+        "optimistic-causal": teller.optimistic,
+        "total": teller.total,
+        "prefix": teller.prefix,
+        "convergence": teller.convergence,
+        "genuine": teller.genuine,
+    }
+    return [tell[check](*finding) for finding in findings]
+
+
+class _Teller:
+    """Knows the names behind the numbers of one run."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.arrays = columns.arrays
+
+    def message(self, m: int) -> str:
+        return str(self.columns.names.messages[m].as_py())
+
+    def node(self, receiver: int) -> str:
+        return str(self.columns.names.nodes[int(self.arrays.node[receiver])].as_py())
+
+    def delivered_at(self, receiver: int, m: int) -> int | None:
+        """Place in the node's own history where it delivered m, if it did."""
+        begin, end = self.arrays.off[receiver : receiver + 2]
+        found = np.flatnonzero(self.arrays.ev[begin:end] == m)
+        return int(self.arrays.seq[begin + found[0]]) if found.size else None
+
+    def published(self, m: int) -> str:
+        return f"{self.node(int(self.arrays.pub[m]))} published {self.message(m)} (seq {self.arrays.pub_seq[m]})"
+
+    def delivery(self, receiver: int, m: int) -> str:
+        at = self.delivered_at(receiver, m)
+        name = self.message(m)
+        return f"never delivered {name}, which it had to" if at is None else f"delivered {name} (seq {at})"
+
+    def integrity(self, m: int, receiver: int, seq: int, kind: int) -> Witness:
+        node, name = self.node(receiver), self.message(m)
+        did = f"{node} delivered {name} (seq {seq})"
+        if kind == INVENTED:
+            story = [f"{did}, which nobody published"]
+        elif kind == REPUBLISHED:
+            story = [self.published(m), f"{node} published {name} again (seq {seq})"]
+        elif kind == DUPLICATE:
+            story = [f"{node} delivered {name} (seq {self.delivered_at(receiver, m)})", f"{did} again"]
+        elif kind == EARLY:
+            story = [did, f"but {self.published(m)} only after that, causally"]
+        else:
+            story = [f"{self.published(m)} for {self._audience(m)}", f"{did}, but it was no subscriber"]
+        return Witness("integrity", node, [name], story)
+
+    def _audience(self, m: int) -> str:
+        topic = int(self.arrays.topic[m])
+        named = topic < len(self.columns.names.topics)
+        return f"topic {self.columns.names.topics[topic].as_py()}" if named else "its destinations"
+
+    def agreement(self, m: int, receiver: int) -> Witness:
+        node, name = self.node(receiver), self.message(m)
+        others = np.flatnonzero(self.arrays.ev == m)
+        story = [self.published(m)]
+        if others.size:
+            other = int(np.searchsorted(self.arrays.off, others[0], side="right")) - 1
+            story.append(f"{self.node(other)} {self.delivery(other, m)}")
+        story.append(f"{node} was a subscriber before the publication, is up at the end, and never delivered {name}")
+        return Witness("agreement", node, [name], story)
+
+    def fifo(self, m: int, receiver: int, skipped: int) -> Witness:
+        node = self.node(receiver)
+        story = [
+            f"{self.published(skipped)} and then {self.message(m)} (seq {self.arrays.pub_seq[m]})",
+            f"{node} {self.delivery(receiver, m)} but {self._late(receiver, skipped)}",
+        ]
+        return Witness("fifo", node, [self.message(skipped), self.message(m)], story)
+
+    def _late(self, receiver: int, m: int) -> str:
+        at = self.delivered_at(receiver, m)
+        return self.delivery(receiver, m) if at is None else f"{self.message(m)} only later (seq {at})"
+
+    def causal(self, m: int, receiver: int) -> Witness:
+        return self._causal("causal", m, receiver)
+
+    def optimistic(self, m: int, receiver: int) -> Witness:
+        return self._causal("optimistic-causal", m, receiver)
+
+    def _causal(self, check: str, m: int, receiver: int) -> Witness:
+        arrays = self.arrays
+        position = np.full(arrays.messages, -1, np.int32)
+        held = arrays.held(check) != 0
+        log = arrays.ev[arrays.off[receiver] : arrays.off[receiver + 1]]
+        position[log[log >= 0]] = np.flatnonzero(log >= 0)
+        if check == "causal" and arrays.alive[receiver]:
+            position[arrays.missed[arrays.missed_off[receiver] : arrays.missed_off[receiver + 1]]] = NEVER
+        position[~held] = -1
+        chain = happened.shortest_chain(
+            arrays.log, arrays.log_off, arrays.chain, arrays.at, m, position, int(position[m])
+        )
+        names = [self.message(int(link)) for link in chain]
+        node = self.node(receiver)
+        story = [
+            f"{node} {self.delivery(receiver, m)} but {self._late(receiver, int(chain[0]))}",
+            f"although {' -> '.join(names)}:",
+        ]
+        story += [self._arrow(int(a), int(b)) for a, b in pairwise(chain)]
+        return Witness(check, node, names, story)
+
+    def _arrow(self, earlier: int, later: int) -> str:
+        """Why `earlier` happened before `later`: its publisher had published or delivered it."""
+        publisher = int(self.arrays.pub[later])
+        then = f"and then published {self.message(later)} (seq {self.arrays.pub_seq[later]})"
+        if self.arrays.pub[earlier] == publisher:
+            return f"{self.published(earlier)} {then}"
+        return f"{self.node(publisher)} {self.delivery(publisher, earlier)} {then}"
+
+    def total(self, m: int, receiver: int, key: int, kind: int, sync: int, other: int) -> Witness:
+        if kind == total.CYCLE:
+            return self.cycle("total", *self._queues_of_key(key))
+        node, name, point = self.node(receiver), self.message(m), self.message(sync)
+        shared = str(self.columns.names.keys[key].as_py())
+        story = [
+            f"{point} is total and shares {f'key {shared!r}' if shared else 'its topic'} with {name}",
+            f"{self.node(other)} {self.delivery(other, m)} before {point} (seq {self.delivered_at(other, sync)})",
+            f"{node} {self.delivery(receiver, sync)} but {self._late(receiver, m)}",
+        ]
+        return Witness("total", node, [name, point], story)
+
+    def _queues_of_key(self, key: int) -> tuple[Ints, Offsets]:
+        """The total messages of a key, per receiver in its order."""
+        arrays = self.arrays
+        place = int(np.searchsorted(hot_keys(arrays), key))
+        renumbered = np.full(arrays.key_topic.size, -1, np.int32)
+        renumbered[hot_keys(arrays)[place]] = 0
+        _, receiver, message = total.deliveries_by_key(
+            arrays.ev, arrays.off, arrays.key_off, renumbered[arrays.keys], 0, 1
+        )
+        synchronises = arrays.held("total")[message] != 0
+        counts = np.bincount(receiver[synchronises], minlength=arrays.receivers)
+        return message[synchronises], np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+
+    def cycle(self, check: str, queue: Ints, queue_off: Offsets) -> Witness:
+        """The cycle with the fewest receivers."""
+        no_debts = np.zeros_like(queue_off), np.empty(0, np.int32)
+        rank = acyclic.ranks(queue, queue_off, self.arrays.messages, *no_debts)
+        index = acyclic.occurrences(queue, queue_off, self.arrays.messages)
+        best: tuple[Ints, Ints] | None = None
+        for origin in np.flatnonzero(rank < 0)[:_STARTS]:
+            limit = best[0].size if best is not None else queue.size + 1
+            messages, receivers = acyclic.shortest_cycle(queue, queue_off, *index, int(origin), limit)
+            if messages.size:
+                best = messages, receivers
+            if best is not None and best[0].size <= 2:
+                break
+        assert best is not None, "a stuck message without a cycle"
+        messages, receivers = best
+        story = []
+        for i, receiver in enumerate(receivers):
+            a, b = int(messages[i]), int(messages[(i + 1) % messages.size])
+            first, second = self.delivered_at(int(receiver), a), self.delivered_at(int(receiver), b)
+            node = self.node(int(receiver))
+            story.append(f"{node} delivered {self.message(a)} (seq {first}) before {self.message(b)} (seq {second})")
+        return Witness(check, self.node(int(receivers[0])), [self.message(int(m)) for m in messages], story)
+
+    def prefix(self, m: int, receiver: int, other: int, against: int) -> Witness:
+        node = self.node(receiver)
+        story = [
+            f"{node} {self.delivery(receiver, against)} but {self._not_before(receiver, m)}",
+            f"{self.node(other)} {self.delivery(other, m)} but {self._not_before(other, against)}",
+            "both were addressed by both messages",
+        ]
+        return Witness("prefix", node, [self.message(against), self.message(m)], story)
+
+    def _not_before(self, receiver: int, m: int) -> str:
+        at = self.delivered_at(receiver, m)
+        return f"never {self.message(m)}" if at is None else f"{self.message(m)} only later (seq {at})"
+
+    def convergence(self, different: int, reference: int) -> Witness:
+        one, two = self.columns.about.digests[reference], self.columns.about.digests[different]
+        of = f" of topic {one.topic}" if one.topic else ""
+        story = [f"{d.node} ended with the digest {d.digest}{of} (seq {d.seq})" for d in (one, two)]
+        return Witness("convergence", two.node, [], story)
+
+    def genuine(self, m: int, node: int, seq: int) -> Witness:
+        name = str(self.columns.names.nodes[node].as_py())
+        handled = f"{name} handled {self.message(m)} (seq {seq}), which was not for it"
+        return Witness("genuine", name, [self.message(m)], [self.published(m), handled])

@@ -1,0 +1,385 @@
+"""The checks straight from their definitions, quantifier by quantifier, in plain Python sets. Slow, and obviously so.
+
+Shares nothing with the judge: it starts from the rows of a trace and names what it finds by message and receiver. A
+receiver is (node, life): a node that comes back without its state is a new one.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ordercast.trace.store import Manifest
+
+Receiver = tuple[str, int]
+Event = tuple[Receiver, int]  # whose, and the seq
+
+IMPLIED = {
+    "eventual": {"integrity", "agreement"},
+    "fifo": {"integrity", "agreement", "fifo"},
+    "causal": {"integrity", "agreement", "fifo", "causal", "optimistic-causal"},
+    "total": {"integrity", "agreement", "fifo", "causal", "optimistic-causal", "total"},
+    "atomic": {"integrity", "agreement", "prefix", "acyclic"},
+    "optimistic-causal": {"integrity", "optimistic-causal"},
+}
+
+
+class Definition:
+    """One trace, and every check as a set of violations."""
+
+    def __init__(self, rows: list[dict[str, Any]], manifest: Manifest | None, scope: str) -> None:
+        self.manifest = manifest
+        self.scope = scope
+        self.rows = sorted(rows, key=lambda row: (row["node"], row["seq"]))
+        self._read_lives()
+        self._read_events()
+        self._past_in_topic: dict[str, set[Event]] = {}
+        self.past = {m: self._past_of(self.publish[m], None) for m in self.messages}
+
+    def early(self) -> set[tuple[str, Receiver, int]]:
+        """Deliveries that happened before their own publication."""
+        return {(m, p, seq) for (p, m), seq in self.pos.items() if (p, seq) in self.past[m]}
+
+    def _read_lives(self) -> None:
+        life: dict[str, int] = {}
+        named = set(self.manifest.nodes) if self.manifest else set()
+        for members in (self.manifest.groups or {}).values() if self.manifest else ():
+            named |= set(members)
+        for row in self.rows:
+            named |= set(row.get("dst") or ())
+        self.receivers: list[Receiver] = [(node, 0) for node in named]
+        self.owner: list[Receiver] = []
+        self.recover_time: dict[Receiver, int] = {}
+        up: dict[Receiver, bool] = {}
+        for row in self.rows:
+            node = row["node"]
+            if row["kind"] == "recover" and (row.get("info") or {}).get("state") == "lost":
+                up[node, life.get(node, 0)] = False
+                life[node] = life.get(node, 0) + 1
+                self.recover_time[node, life[node]] = row["time_ns"]
+            receiver = (node, life.get(node, 0))
+            self.receivers += [(node, n) for n in range(receiver[1] + 1)]
+            self.owner.append(receiver)
+            if row["kind"] in ("crash", "recover"):
+                up[receiver] = row["kind"] == "recover"
+        self.receivers = sorted(set(self.receivers))
+        self.alive = {receiver: up.get(receiver, True) for receiver in self.receivers}
+
+    def _read_events(self) -> None:
+        self.publish: dict[str, Event] = {}
+        self.row_of: dict[str, dict[str, Any]] = {}
+        self.integrity: set[tuple[str, str, Receiver, int]] = set()
+        self.log: dict[Receiver, list[tuple[int, str, str]]] = {receiver: [] for receiver in self.receivers}
+        for row, owner in zip(self.rows, self.owner, strict=True):
+            if row["kind"] == "publish":
+                if row["msg"] in self.publish:
+                    self.integrity.add(("republished", row["msg"], owner, row["seq"]))
+                else:
+                    self.publish[row["msg"]] = (owner, row["seq"])
+                    self.row_of[row["msg"]] = row
+                    self.log[owner].append((row["seq"], "publish", row["msg"]))
+        for row, owner in zip(self.rows, self.owner, strict=True):
+            if row["kind"] == "deliver":
+                if row["msg"] not in self.publish:
+                    self.integrity.add(("invented", row["msg"], owner, row["seq"]))
+                elif any(kind == "deliver" and msg == row["msg"] for _, kind, msg in self.log[owner]):
+                    self.integrity.add(("duplicate", row["msg"], owner, row["seq"]))
+                else:
+                    self.log[owner].append((row["seq"], "deliver", row["msg"]))
+        for log in self.log.values():
+            log.sort()
+        self.messages = list(self.publish)
+        self.pos = {(p, m): seq for p, log in self.log.items() for seq, kind, m in log if kind == "deliver"}
+
+    def topic(self, m: str) -> str | None:
+        topic: str | None = self.row_of[m].get("topic")
+        return topic
+
+    def _past_of(self, event: Event, topic: tuple[str | None] | None) -> set[Event]:
+        """Every event that happened before `event`; with `topic`, along events of that topic only."""
+        seen: set[Event] = set()
+        todo = [event]
+        while todo:
+            owner, seq = todo.pop()
+            for s, kind, m in self.log[owner]:
+                if topic is not None and self.topic(m) != topic[0]:
+                    continue
+                causes = [(owner, s)] if s < seq else []
+                if kind == "deliver" and s <= seq:
+                    causes.append(self.publish[m])
+                for cause in causes:
+                    if cause not in seen:
+                        seen.add(cause)
+                        todo.append(cause)
+        return seen
+
+    def before(self, m1: str, m2: str) -> bool:
+        """m1 -> m2."""
+        if self.scope == "topic":
+            if self.topic(m1) != self.topic(m2):
+                return False
+            if m2 not in self._past_in_topic:
+                self._past_in_topic[m2] = self._past_of(self.publish[m2], (self.topic(m2),))
+            return self.publish[m1] in self._past_in_topic[m2]
+        return self.publish[m1] in self.past[m2]
+
+    def directly_before(self, m1: str, m2: str) -> bool:
+        """The publisher of m2 had published or delivered m1 when it published m2."""
+        owner, seq = self.publish[m2]
+        if self.scope == "topic" and self.topic(m1) != self.topic(m2):
+            return False
+        return any(m == m1 and s < seq for s, _, m in self.log[owner])
+
+    def shortest_chain(self, p: Receiver, m2: str, check: str) -> int:
+        """The fewest messages in a chain that ends in m2 and begins with one that p should have delivered before."""
+        held = self.held(check)
+        level, length, seen = {m2}, 1, {m2}
+        while True:
+            level = {m1 for m1 in self.messages for m in level if self.directly_before(m1, m)} - seen
+            assert level, "no chain"
+            seen |= level
+            length += 1
+            for m1 in level & set(held):
+                late = self.pos.get((p, m1), -1) > self.pos[p, m2]
+                if late or (check == "causal" and (p, m1) in self.must and (p, m1) not in self.pos):
+                    return length
+
+    def shortest_cycle(self, held: list[str]) -> int:
+        """The fewest messages that go round in a circle of delivery orders."""
+        precedes = {
+            (a, b)
+            for p in self.receivers
+            for a, b in product(held, held)
+            if (p, a) in self.pos and (p, b) in self.pos and self.pos[p, a] < self.pos[p, b]
+        }
+        walks = set(precedes)
+        for length in range(1, len(held) + 1):
+            if any(a == b for a, b in walks):
+                return length
+            walks = {(a, d) for a, b in walks for c, d in precedes if b == c}
+        raise AssertionError("no cycle")
+
+    def obliges(self, m: str) -> set[str]:
+        row = self.row_of[m]
+        claim = self.manifest.guarantee if self.manifest else "mixed"
+        guarantee = row.get("guarantee") or (claim if claim != "mixed" else "atomic" if row.get("dst") else "causal")
+        checks = set(IMPLIED[guarantee])
+        if "total" in checks and self.topic(m) is None:
+            checks = (checks - {"total"}) | {"prefix", "acyclic"}
+        return checks
+
+    # Who must deliver what.
+
+    def _after(self, m: str, receiver: Receiver, seq: int, time_ns: int) -> bool:
+        """Was m published after the row of `receiver` at `seq`, by the clock or by what its publisher could know?"""
+        if self.manifest is not None and self.manifest.clock == "global":
+            return bool(self.row_of[m]["time_ns"] > time_ns)
+        known = self.past[m] | {self.publish[m]}
+        return any(owner == receiver and s > seq for owner, s in known)
+
+    def _stays(self, receiver: Receiver, topic: str) -> list[tuple[tuple[int, int] | None, tuple[int, int] | None]]:
+        """(begin, end) as (seq, time); a begin of None is before everything, an end of None never comes."""
+        groups = (self.manifest.groups if self.manifest else None) or {}
+        in_group = receiver[0] in groups.get(topic, [])
+        mine = [row for row, owner in zip(self.rows, self.owner, strict=True) if owner == receiver]
+        begin: tuple[int, int] | str | None = "out"
+        if in_group:
+            first = [
+                r for r in mine if r["kind"] in ("subscribe", "unsubscribe", "join", "leave", "publish", "deliver")
+            ]
+            if receiver[1] > 0:
+                begin = (-1, self.recover_time[receiver])
+            elif not (first and first[0]["kind"] == "join"):
+                begin = None
+        stays: list[Any] = []
+        for row in mine:
+            now = (row["seq"], row["time_ns"])
+            enters = (row["kind"] == "subscribe" and row["topic"] == topic) or (row["kind"] == "join" and in_group)
+            exits = (row["kind"] == "unsubscribe" and row["topic"] == topic) or row["kind"] == "leave"
+            if enters and begin == "out":
+                begin = now
+            elif exits and begin != "out":
+                stays.append((begin, now))
+                begin = "out"
+        if begin != "out":
+            stays.append((begin, None))
+        return stays
+
+    def _self_implied(self) -> bool:
+        return self.manifest is None and not any(self.publish[m][0] == p for p, m in self.pos)
+
+    def duty(self, p: Receiver, m: str) -> str:
+        """must, may or must not; a receiver that is down at the end is not asked here."""
+        if self._self_implied() and self.publish[m][0] == p and self._duty(p, m) == "must":
+            return "may"
+        return self._duty(p, m)
+
+    def _duty(self, p: Receiver, m: str) -> str:
+        dst, topic = self.row_of[m].get("dst"), self.topic(m)
+        if dst:
+            if p[0] not in dst:
+                return "must not"
+            fresh = p[1] == 0 or self._after(m, p, -1, self.recover_time[p])
+            return "must" if fresh else "may"
+        assert topic is not None
+        no_groups = self.manifest is None or self.manifest.groups is None
+        if no_groups and not any(row["kind"] == "subscribe" for row in self.rows):
+            if not any(q == p and self.topic(x) == topic and not self.row_of[x].get("dst") for q, x in self.pos):
+                return "must not"
+            fresh = p[1] == 0 or self._after(m, p, -1, self.recover_time[p])
+            return "must" if fresh else "may"
+        duties = set()
+        for begin, end in self._stays(p, topic):
+            if end is not None:
+                duties.add("must not" if self._after(m, p, *end) else "may")
+            elif begin is None or self._after(m, p, *begin):
+                duties.add("must")
+            else:
+                duties.add("may")
+        return "must" if "must" in duties else "may" if "may" in duties else "must not"
+
+    def decide_duties(self) -> None:
+        self.duties = {(p, m): self.duty(p, m) for p, m in product(self.receivers, self.messages)}
+        self.must = {pair for pair, duty in self.duties.items() if duty == "must" and self.alive[pair[0]]}
+        self.addressed = {pair for pair, duty in self.duties.items() if duty == "must"} | set(self.pos)
+        for (p, m), seq in self.pos.items():
+            if self.duties[p, m] == "must not":
+                self.integrity.add(("not for it", m, p, seq))
+
+    # The checks.
+
+    def held(self, check: str) -> list[str]:
+        return [m for m in self.messages if check in self.obliges(m)]
+
+    def agreement(self) -> set[tuple[str, Receiver]]:
+        reached = {m for _, m in self.pos}
+        return {
+            (m, p)
+            for m in self.held("agreement")
+            for p in self.receivers
+            if (p, m) in self.must and (p, m) not in self.pos and (m in reached or self.alive[self.publish[m][0]])
+        }
+
+    def fifo(self) -> set[tuple[str, Receiver]]:
+        def precedes(m1: str, m2: str) -> bool:
+            same = self.publish[m1][0] == self.publish[m2][0]
+            if self.scope == "topic":
+                same = same and self.topic(m1) == self.topic(m2)
+            return same and self.publish[m1][1] < self.publish[m2][1]
+
+        return self._out_of_order(self.held("fifo"), precedes, skipping_counts=True)
+
+    def causal(self) -> set[tuple[str, Receiver]]:
+        return self._out_of_order(self.held("causal"), self.before, skipping_counts=True)
+
+    def optimistic(self) -> set[tuple[str, Receiver]]:
+        return self._out_of_order(self.held("optimistic-causal"), self.before, skipping_counts=False)
+
+    def _out_of_order(self, held: list[str], precedes: Any, *, skipping_counts: bool) -> set[tuple[str, Receiver]]:
+        found = set()
+        pairs = [(m1, m2) for m1, m2 in product(held, held) if m1 != m2 and precedes(m1, m2)]
+        for p in self.receivers:
+            for m1, m2 in pairs:
+                if (p, m2) not in self.pos:
+                    continue
+                if (p, m1) in self.pos:
+                    if self.pos[p, m1] > self.pos[p, m2]:
+                        found.add((m2, p))
+                elif skipping_counts and (p, m1) in self.must:
+                    found.add((m2, p))
+        return found
+
+    def keys(self, m: str) -> set[tuple[str | None, str]]:
+        return {(self.topic(m), key) for key in self.row_of[m].get("keys") or [""]}
+
+    def total(self) -> tuple[set[tuple[str | None, str]], set[tuple[str, tuple[str | None, str]]]]:
+        """Keys whose total messages go round in a circle, and (message, key) on different sides of a total message."""
+        drained = self.manifest is None or self.manifest.drained is not False
+        totals = self.held("total")
+        cyclic, torn = set(), set()
+        for key in {key for t in totals for key in self.keys(t)}:
+            of_key = [t for t in totals if key in self.keys(t)]
+            if self._unplaceable(of_key):
+                cyclic.add(key)
+                continue
+            for t, m in product(of_key, self.messages):
+                if t == m or key not in self.keys(m):
+                    continue
+                for p, q in product(self.receivers, self.receivers):
+                    if (p, t) not in self.pos or (q, t) not in self.pos or (p, m) not in self.pos:
+                        continue
+                    if self.pos[p, m] > self.pos[p, t]:
+                        continue
+                    later = (q, m) in self.pos and self.pos[q, m] > self.pos[q, t]
+                    never = drained and (q, m) not in self.pos and (q, m) in self.must
+                    if later or never:
+                        torn.add((m, key))
+        return cyclic, torn
+
+    def acyclic(self) -> set[str]:
+        return self._unplaceable(self.held("acyclic"))
+
+    def _unplaceable(self, held: list[str]) -> set[str]:
+        """Messages on a cycle of the delivery orders, or after one."""
+        after: dict[str, set[str]] = {m: set() for m in held}
+        for p in self.receivers:
+            for m1, m2 in product(held, held):
+                if (p, m1) in self.pos and (p, m2) in self.pos and self.pos[p, m1] < self.pos[p, m2]:
+                    after[m1].add(m2)
+        reach = {m: self._reach(after, m) for m in held}
+        circular = {m for m in held if m in reach[m]}
+        return circular.union(*(reach[m] for m in circular))
+
+    @staticmethod
+    def _reach(after: dict[str, set[str]], start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            for m in after[todo.pop()] - seen:
+                seen.add(m)
+                todo.append(m)
+        return seen
+
+    def prefix(self) -> set[tuple[str, Receiver]]:
+        held = self.held("prefix")
+
+        def puts_first(p: Receiver, m: str, other: str) -> bool:
+            """p is addressed by both, delivers m, and `other` later or never."""
+            if (p, m) not in self.addressed or (p, other) not in self.addressed or (p, m) not in self.pos:
+                return False
+            return (p, other) not in self.pos or self.pos[p, other] > self.pos[p, m]
+
+        return {
+            (m2, p)
+            for m1, m2 in product(held, held)
+            if m1 != m2
+            for p, q in product(self.receivers, self.receivers)
+            if puts_first(p, m1, m2) and puts_first(q, m2, m1)
+        }
+
+    def genuine(self) -> set[tuple[str, str]]:
+        concerned = {(m, p[0]) for (p, m), _ in self.duties.items() if self._ever_member(p, m)}
+        handled = {(row["msg"], row["node"]) for row in self.rows if row["kind"] in ("send", "receive")}
+        return {
+            (m, node)
+            for m, node in handled
+            if m in self.publish and (m, node) not in concerned and self.publish[m][0][0] != node
+        }
+
+    def _ever_member(self, p: Receiver, m: str) -> bool:
+        return self.duties[p, m] != "must not" or (
+            not self.row_of[m].get("dst") and bool(self._stays(p, self.topic(m) or ""))
+        )
+
+    def diverged(self) -> dict[str, set[str]]:
+        """By topic ('' for all): the last digests of live receivers, where at least two recorded one."""
+        last: dict[tuple[Receiver, str], str] = {}
+        for row, owner in zip(self.rows, self.owner, strict=True):
+            digest = (row.get("info") or {}).get("digest")
+            if digest is not None and self.alive[owner]:
+                last[owner, row.get("topic") or ""] = digest
+        topics: dict[str, list[str]] = {}
+        for (_, topic), digest in last.items():
+            topics.setdefault(topic, []).append(digest)
+        return {topic: set(found) for topic, found in topics.items() if len(found) > 1}

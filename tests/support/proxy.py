@@ -1,0 +1,117 @@
+"""A TCP proxy on loopback that a test puts between two nodes: it delays, throttles, cuts, resets and freezes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any
+
+Address = tuple[str, int]
+
+_RESET = struct.pack("ii", 1, 0)
+"""Linger of zero: closing the socket sends a reset and throws away what is on its way."""
+
+
+class Proxy:
+    """Forwards every connection to one target, under the conditions that its attributes say."""
+
+    def __init__(
+        self, target: Address, *, delay_s: float = 0.0, bytes_per_s: float = 0.0, cut_every_bytes: int = 0
+    ) -> None:
+        self.target = target
+        self.delay_s = delay_s
+        self.bytes_per_s = bytes_per_s
+        self.cut_every_bytes = cut_every_bytes
+        """After so many bytes one way a connection ends, most likely within a frame. What came before gets through."""
+        self.refusing = False
+        self.cuts = 0
+        self.connections = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._pairs: dict[asyncio.Task[None], _Pair] = {}
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> Address:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+    def cut(self) -> None:
+        """Reset every connection: what was on its way is gone."""
+        for pair in list(self._pairs.values()):
+            self.cuts += 1
+            pair.reset()
+
+    def freeze(self) -> None:
+        """Half-open: connections stay, nothing comes through any more."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        self._flowing.set()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+        self.thaw()
+        tasks = list(self._pairs)
+        for pair in self._pairs.values():
+            pair.reset()
+        await asyncio.gather(*tasks)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        pair = _Pair(writer)
+        self._pairs[task] = pair
+        self.connections += 1
+        try:
+            if self.refusing:
+                return
+            far_reader, far_writer = await asyncio.open_connection(*self.target)
+            pair.add(far_writer)
+            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+        except OSError:
+            pass  # One end is gone, and so is the other in a moment.
+        finally:
+            pair.reset()
+            del self._pairs[task]
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        passed = 0
+        while data := await reader.read(1 << 16):
+            await self._flowing.wait()
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s)
+            if self.bytes_per_s:
+                await asyncio.sleep(len(data) / self.bytes_per_s)
+            if writer.is_closing():
+                return
+            room = self.cut_every_bytes - passed
+            passed += len(data)
+            if self.cut_every_bytes and passed >= self.cut_every_bytes:
+                writer.write(data[:room])
+                self.cuts += 1
+                break
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof() and not writer.is_closing():
+            writer.write_eof()
+
+
+class _Pair:
+    """The two sockets of one forwarded connection."""
+
+    def __init__(self, near: asyncio.StreamWriter) -> None:
+        self._writers = [near]
+
+    def add(self, far: asyncio.StreamWriter) -> None:
+        self._writers.append(far)
+
+    def reset(self) -> None:
+        for writer in self._writers:
+            raw: Any = writer.get_extra_info("socket")
+            if raw is not None and raw.fileno() >= 0:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            writer.transport.abort()
