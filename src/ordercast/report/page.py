@@ -1,0 +1,232 @@
+"""The report of runs: did each hold, what was run, what it cost, and how they compare. One file that needs no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ordercast.report import rows
+from ordercast.report.figures import SERIES, cumulative, over_time
+from ordercast.report.html import Markup, definitions, page, table, tag, write_page
+from ordercast.trace.store import Manifest
+from ordercast.verify.spark.run_metrics import RunMetrics
+from ordercast.verify.verdict import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ordercast.verify.spark.run_metrics import Distribution
+    from ordercast.verify.verdict import CheckResult, Witness
+
+_SYMBOLS = {PASS: "✓", FAIL: "✗", UNKNOWN: "?", NOT_APPLICABLE: "—"}
+_OPEN_WITNESSES = 3
+_FIGURES_UP_TO = 20
+"""With more runs than this a page would take minutes to draw and megabytes to hold; the tables stay."""
+_LATENCY = "Latency from publication to delivery"
+_HEADERS = "Header bytes of each message copy on a link"
+_HOLD_BACK = "Time that received messages were held back before delivery"
+
+
+class RunReport(msgspec.Struct):
+    """All that the report tells about one run. A trace that others wrote has no manifest."""
+
+    manifest: Manifest | None
+    verdict: Verdict
+    metrics: RunMetrics
+
+
+def write_report(out: Path, runs: Sequence[RunReport]) -> None:
+    """Write the page about `runs` to `out`, whole or not at all; the same runs give the same bytes."""
+    write_page(out, render(runs))
+
+
+def render(runs: Sequence[RunReport]) -> str:
+    """The page as text."""
+    title = f"Ordercast: {runs[0].verdict.run}" if len(runs) == 1 else f"Ordercast: {len(runs)} runs"
+    sections = [tag("h1", title), _summary(runs)]
+    if len(runs) > 1:
+        sections.append(_overview(runs))
+    for index, run in enumerate(runs):
+        if len(runs) > 1:
+            sections += [tag("h2", f"Run {run.verdict.run}", id=f"run-{index}"), _headline(run.verdict)]
+        sections.append(_run(run))
+        if len(runs) <= _FIGURES_UP_TO:
+            sections.extend(_figures(f"run-{index}", run.metrics))
+    return page(title, *sections)
+
+
+def _summary(runs: Sequence[RunReport]) -> Markup:
+    """One sentence for those who read only one."""
+    counts = {word: sum(rows.outcome(run.verdict) == word for run in runs) for word in rows.OUTCOMES.values()}
+    if len(runs) == 1:
+        return _headline(runs[0].verdict)
+    worst = next((word for word in ("violated", "undecided", "held") if counts[word]), "undecided")
+    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return tag("p", tag("strong", told.capitalize()), class_=f"headline {worst}")
+
+
+def _headline(verdict: Verdict) -> Markup:
+    outcome = rows.outcome(verdict)
+    words = tag("strong", f"{outcome.capitalize()}: "), tag("span", _because(verdict, outcome))
+    return tag("p", *words, class_=f"headline {outcome}")
+
+
+def _because(verdict: Verdict, outcome: str) -> str:
+    """Why the headline says what it says."""
+    of_verdict = {
+        word: [result.check for result in verdict.results if result.verdict == word] for word in (PASS, FAIL, UNKNOWN)
+    }
+    if outcome == "violated":
+        return ", ".join(of_verdict[FAIL])
+    if outcome == "held":
+        looked_at = max(result.deliveries for result in verdict.results)
+        return f"{', '.join(of_verdict[PASS])}, over {rows.number(looked_at)} deliveries"
+    return verdict.reason or ", ".join(of_verdict[UNKNOWN]) or "nothing was judged"
+
+
+def _overview(runs: Sequence[RunReport]) -> Markup:
+    """All runs side by side, and their curves in one figure while colours last."""
+    verdicts = [
+        (
+            tag("a", label, href=f"#run-{index}"),
+            run.verdict.protocol,
+            run.verdict.guarantee,
+            _badge(rows.outcome(run.verdict), rows.outcome(run.verdict)),
+            _because(run.verdict, rows.outcome(run.verdict)),
+        )
+        for index, (label, run) in enumerate(zip(_labels(runs), runs, strict=True))
+    ]
+    metrics = [run.metrics for run in runs]
+    parts = [
+        tag("h2", "All runs"),
+        table("Verdicts", ("run", "protocol", "guarantee", "outcome", "why"), verdicts, numeric_from=5),
+        table("Metrics", rows.COMPARISON_HEADERS, rows.comparison(metrics), numeric_from=2),
+    ]
+    if len(runs) <= SERIES:
+        by_label = dict(zip(_labels(runs), metrics, strict=True))
+        latencies = {label: rows.overall_latency(run) for label, run in by_label.items()}
+        parts.append(_curves("all-latency", latencies, _LATENCY, "ms"))
+        headers = {label: run.header_bytes for label, run in by_label.items()}
+        parts.append(_curves("all-header", headers, _HEADERS, "bytes"))
+    return tag("section", *parts)
+
+
+def _labels(runs: Sequence[RunReport]) -> list[str]:
+    """What to call each run: its id, or its path where ids repeat."""
+    ids = [run.verdict.run for run in runs]
+    return ids if len(set(ids)) == len(ids) else [run.verdict.path for run in runs]
+
+
+def _run(run: RunReport) -> Markup:
+    """Everything about one run but its figures."""
+    return tag(
+        "section",
+        _what_was_run(run),
+        tag("h3", "Verdicts"),
+        _verdict_table(run.verdict),
+        *_witnesses(run.verdict),
+        tag("h3", "Metrics"),
+        *_metrics(run.metrics),
+    )
+
+
+def _what_was_run(run: RunReport) -> Markup:
+    verdict, manifest = run.verdict, run.manifest
+    told = [("protocol", verdict.protocol), ("claims", verdict.guarantee), ("scope of causal order", verdict.scope)]
+    if manifest is not None:
+        drained = {True: "came to rest", False: "did not come to rest", None: "not stated"}[manifest.drained]
+        told += [
+            ("scenario", manifest.scenario or "not stated"),
+            ("seed", str(manifest.seed)),
+            ("nodes", rows.number(len(manifest.nodes))),
+            ("faults that fired", _pairs(manifest.faults) or "none"),
+            ("drain at the end", drained),
+            ("options", _pairs(manifest.options)),
+            ("recorded by", f"ordercast {manifest.version}" if manifest.version else "not stated"),
+        ]
+    told += [("judge's facts", _pairs(verdict.facts)), ("path", verdict.path)]
+    return definitions((name, value) for name, value in told if value)
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _verdict_table(verdict: Verdict) -> Markup:
+    cells = [
+        (
+            result.check,
+            _badge(f"{_SYMBOLS.get(result.verdict, '')} {result.verdict}", result.verdict),
+            "yes" if result.claimed else "no",
+            result.reason,
+            rows.number(result.deliveries),
+            rows.number(result.violations),
+        )
+        for result in verdict.results
+    ]
+    headers = "check", "verdict", "claimed", "reason", "deliveries looked at", "violations"
+    return table("What the judge found in the trace", headers, cells, numeric_from=4)
+
+
+def _badge(words: str, kind: str) -> Markup:
+    return tag("span", words, class_=f"verdict {kind.replace(' ', '-')}")
+
+
+def _witnesses(verdict: Verdict) -> list[Markup]:
+    """Each violation as its story; the first ones are open, so that paper shows them too."""
+    stories = [(result, witness) for result in verdict.results for witness in result.witnesses]
+    if not stories:
+        return []
+    return [
+        tag("h3", "Witnesses"),
+        *(_witness(result, witness, shown=index < _OPEN_WITNESSES) for index, (result, witness) in enumerate(stories)),
+    ]
+
+
+def _witness(result: CheckResult, witness: Witness, *, shown: bool) -> Markup:
+    about = f" on {', '.join(witness.messages)}" if witness.messages else ""
+    summary = tag("summary", f"{result.check} broken at {witness.node}{about}")
+    story = tag("ol", *(tag("li", line) for line in witness.story))
+    return tag("details", summary, story, **({"open": "open"} if shown else {}))
+
+
+def _metrics(metrics: RunMetrics) -> list[Markup]:
+    parts = [table("Totals and rates", ("", "value"), rows.scalars(metrics))]
+    spreads = rows.distributions(metrics)
+    if spreads:
+        parts.append(table("Distributions", rows.DISTRIBUTION_HEADERS, spreads))
+    reasons = rows.reasons(metrics)
+    if reasons:
+        parts.append(table("Not measured", ("metric", "because"), reasons, numeric_from=2))
+    return parts
+
+
+def _figures(name: str, metrics: RunMetrics) -> list[Markup]:
+    parts = [_curves(f"{name}-latency", metrics.latency_ms or {}, _LATENCY, "ms")]
+    if metrics.timeline and metrics.duration_s:
+        title = "Deliveries per second and p99 latency over the run"
+        words = f"{rows.number(metrics.delivered)} deliveries in {rows.number(metrics.duration_s)} s"
+        words += f"; fault events marked: {len(metrics.marks)}" if metrics.marks else ""
+        parts.append(_figure(over_time(f"{name}-time", metrics, f"{title}: {words}"), title, words))
+    parts.append(_curves(f"{name}-header", {"": metrics.header_bytes}, _HEADERS, "bytes"))
+    parts.append(_curves(f"{name}-hold", {"": metrics.hold_back_ms}, _HOLD_BACK, "ms"))
+    return parts
+
+
+def _curves(name: str, spreads: Mapping[str, Distribution | None], title: str, unit: str) -> Markup:
+    """A figure of distributions with its numbers in words; nothing where there are none."""
+    known = {label: spread for label, spread in spreads.items() if spread is not None}
+    if not known:
+        return Markup("")
+    told = [
+        f"{label or 'median'} {rows.number(spread.p50)} {unit}, p99 {rows.number(spread.p99)} {unit}"
+        for label, spread in known.items()
+    ]
+    words = f"{'medians ' if len(known) > 1 else ''}{'; '.join(told)}"
+    return _figure(cumulative(name, known, unit, f"{title}: {words}"), title, words)
+
+
+def _figure(drawing: Markup, title: str, words: str) -> Markup:
+    return tag("figure", drawing, tag("figcaption", tag("strong", title), f": {words}."))

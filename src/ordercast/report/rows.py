@@ -1,0 +1,145 @@
+"""Verdicts and metrics as words, for every table that shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ordercast.verify.spark.run_metrics import ALL
+from ordercast.verify.verdict import HELD, UNDECIDED, VIOLATED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ordercast.verify.spark.run_metrics import Distribution, RunMetrics
+    from ordercast.verify.verdict import Verdict
+
+NONE = "—"
+OUTCOMES = {HELD: "held", VIOLATED: "violated", UNDECIDED: "undecided"}
+DISTRIBUTION_HEADERS = ("", "count", "mean", "p50", "p90", "p99", "p99.9", "max")
+COMPARISON_HEADERS = (
+    "run",
+    "protocol",
+    "deliveries",
+    "deliveries per second",
+    "latency p50",
+    "latency p99",
+    "header mean",
+    "copies per delivery",
+    "hold-back p99",
+    "repair max",
+)
+
+
+def outcome(verdict: Verdict) -> str:
+    """The run's verdict in one word."""
+    return OUTCOMES[verdict.exit_code()]
+
+
+def number(value: float | None) -> str:
+    """Three significant digits; whole numbers in full, with their thousands apart."""
+    if value is None:
+        return NONE
+    if isinstance(value, int) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def milliseconds(value: float | None) -> str:
+    """A time in the unit that people would say it in."""
+    if value is None:
+        return NONE
+    if value == 0:
+        return "0"
+    if abs(value) < 1:
+        return f"{value * 1000:.3g} µs"
+    if abs(value) < 1000:
+        return f"{value:.3g} ms"
+    return f"{number(value / 1000)} s"
+
+
+def size(value: float | None) -> str:
+    """Bytes."""
+    return NONE if value is None else f"{number(value)} B"
+
+
+def share(value: float | None) -> str:
+    return NONE if value is None else f"{value:.1%}"
+
+
+def scalars(metrics: RunMetrics) -> list[tuple[str, str]]:
+    """The metrics that are one number each."""
+    seconds = [None if value is None else value * 1000 for value in (metrics.duration_s, metrics.active_s)]
+    return [
+        ("messages published", number(metrics.published)),
+        ("deliveries", number(metrics.delivered)),
+        ("nodes", number(metrics.nodes)),
+        ("duration", milliseconds(seconds[0])),
+        ("first publication to last delivery", milliseconds(seconds[1])),
+        ("deliveries per second", number(metrics.deliveries_per_s)),
+        ("messages per second", number(metrics.messages_per_s)),
+        ("packets sent", number(metrics.packets_sent)),
+        ("of these, without a message", number(metrics.control_packets_sent)),
+        ("message copies per delivery", number(metrics.copies_per_delivery)),
+        ("header bytes sent", size(metrics.header_total_bytes)),
+        ("payload bytes sent", size(metrics.payload_total_bytes)),
+        ("received messages that had to wait", share(metrics.held_share)),
+        ("packets dropped", number(metrics.drops)),
+    ]
+
+
+def distributions(metrics: RunMetrics) -> list[tuple[str, ...]]:
+    """The metrics that spread, a row each; those that are missing are left to `reasons`."""
+    rows = []
+    for guarantee, spread in (metrics.latency_ms or {}).items():
+        rows.append(_spread(f"latency, {guarantee}", spread, milliseconds))
+    if metrics.hold_back_ms:
+        rows.append(_spread("hold-back", metrics.hold_back_ms, milliseconds))
+    if metrics.header_bytes:
+        rows.append(_spread("header of a message copy", metrics.header_bytes, size))
+    for packet, spread in metrics.header_bytes_by_packet.items():
+        rows.append(_spread(f"header of {packet}", spread, size))
+    if metrics.detection_ms:
+        rows.append(_spread("crash to suspicion", metrics.detection_ms, milliseconds))
+    if metrics.repair_ms:
+        rows.append(_spread("repair", metrics.repair_ms, milliseconds))
+    return rows
+
+
+def reasons(metrics: RunMetrics) -> list[tuple[str, str]]:
+    """Why something is missing: the metrics of one reason together."""
+    together: dict[str, list[str]] = {}
+    for name, reason in metrics.missing.items():
+        together.setdefault(reason, []).append(name)
+    return [(", ".join(names), reason) for reason, names in together.items()]
+
+
+def comparison(all_metrics: Sequence[RunMetrics]) -> list[tuple[str, ...]]:
+    """One row a run, in the columns of COMPARISON_HEADERS."""
+    return [
+        (
+            metrics.run,
+            metrics.protocol,
+            number(metrics.delivered),
+            number(metrics.deliveries_per_s),
+            milliseconds(latency.p50 if latency else None),
+            milliseconds(latency.p99 if latency else None),
+            size(metrics.header_bytes.mean if metrics.header_bytes else None),
+            number(metrics.copies_per_delivery),
+            milliseconds(metrics.hold_back_ms.p99 if metrics.hold_back_ms else None),
+            milliseconds(metrics.repair_ms.max if metrics.repair_ms else None),
+        )
+        for metrics in all_metrics
+        for latency in [overall_latency(metrics)]
+    ]
+
+
+def overall_latency(metrics: RunMetrics) -> Distribution | None:
+    """Latency over all guarantees; a run of one guarantee has only that one."""
+    if not metrics.latency_ms:
+        return None
+    return metrics.latency_ms.get(ALL) or next(iter(metrics.latency_ms.values()))
+
+
+def _spread(name: str, spread: Distribution, unit: Callable[[float], str]) -> tuple[str, ...]:
+    values = (spread.mean, spread.p50, spread.p90, spread.p99, spread.p999, spread.max)
+    return (name, number(spread.count), *(unit(value) for value in values))

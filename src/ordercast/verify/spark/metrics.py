@@ -1,0 +1,247 @@
+"""What a run cost: throughput, latency, header bytes, hold-back and repair, measured from its trace on Spark.
+
+A metric that a trace cannot answer is None, and `missing` says why; it is never guessed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ordercast.verify.spark.events import Source, naming_unreadable_files, open_sources, read_events, source_key
+from ordercast.verify.spark.progress import run_action
+from ordercast.verify.spark.run_metrics import ALL, QUANTILES, Distribution, Mark, RunMetrics, Slice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from ordercast.trace.store import Manifest
+
+__all__ = ["Distribution", "Mark", "RunMetrics", "Slice", "measure"]
+
+BUCKETS = 60
+MARKS = 500
+"""Fault events that a run's timeline carries at most."""
+
+_MS = 1e-6
+_S = 1e-9
+_COMMON_TIME_METRICS = (
+    "duration_s",
+    "active_s",
+    "deliveries_per_s",
+    "messages_per_s",
+    "latency_ms",
+    "detection_ms",
+    "timeline",
+)
+_PACKET_METRICS = (
+    "header_bytes",
+    "header_total_bytes",
+    "payload_total_bytes",
+    "packets_sent",
+    "message_copies_sent",
+    "control_packets_sent",
+    "copies_per_delivery",
+    "drops",
+)
+
+
+class _Measured(msgspec.Struct):
+    """What Spark computed about one run, as rows."""
+
+    totals: Row | None = None
+    headers: Row | None = None
+    packets: dict[str, Row] = {}
+    nodes: dict[str, int] = {}
+    latency: dict[str | None, Row] = {}
+    held: Row | None = None
+    repair: Row | None = None
+    detection: Row | None = None
+    slices: list[Row] = []
+    faults: list[Row] = []
+
+
+def measure(spark: SparkSession, paths: Sequence[Path]) -> list[RunMetrics]:
+    """The metrics of every run in `paths`, in the order given; all of them are measured in the same Spark jobs."""
+    sources = [source for path in paths for source in open_sources(path)]
+    if not sources:
+        return []
+    with naming_unreadable_files():
+        events = read_events(spark, _distinct(sources))
+        measured = run_action(spark, "metrics", lambda: _collect(spark, events))
+    return [_metrics(source, measured.get(source.key, _Measured())) for source in sources]
+
+
+def _distinct(sources: Sequence[Source]) -> list[Source]:
+    return list({source.key: source for source in sources}.values())
+
+
+def _collect(spark: SparkSession, events: DataFrame) -> dict[str, _Measured]:
+    """Run the jobs; what they say, by the key of the source."""
+    from ordercast.verify.spark import frames
+
+    found: dict[str, _Measured] = {}
+
+    def rows_of(frame: DataFrame) -> Iterator[tuple[_Measured, Row]]:
+        for row in frame.collect():
+            yield found.setdefault(source_key(row["run"]), _Measured()), row
+
+    latencies = frames.latencies(events)
+    for run, row in rows_of(frames.totals(events)):
+        run.totals = row
+    for run, row in rows_of(frames.packet_headers(events)):
+        run.packets[row["packet"]] = row["headers"]
+    for run, row in rows_of(frames.deliveries_by_node(events).sort("run", "node")):
+        run.nodes[row["node"]] = row["count"]
+    for run, row in rows_of(frames.latency_by_guarantee(latencies)):
+        run.latency[row["guarantee"]] = row["latency"]
+    for run, row in rows_of(frames.hold_back_summary(frames.hold_backs(events))):
+        run.held = row
+    for run, row in rows_of(frames.faults(events, MARKS).sort("run", "rank")):
+        run.faults.append(row)
+    for run, row in rows_of(frames.timeline(latencies, _spans(spark, found.values()), BUCKETS)):
+        run.slices.append(row)
+    summaries = {
+        "headers": frames.message_headers(events),
+        "repair": frames.summary(frames.repairs(events), "repair_ns"),
+        "detection": frames.summary(frames.detections(events), "detection_ns"),
+    }
+    for name, frame in summaries.items():
+        for run, row in rows_of(frame):
+            setattr(run, name, row["values"])
+    return found
+
+
+def _spans(spark: SparkSession, runs: Iterable[_Measured]) -> DataFrame:
+    """First and last time of each run that has times."""
+    totals = [run.totals for run in runs if run.totals is not None and run.totals["first_ns"] is not None]
+    spans = [(row["run"], row["first_ns"], row["last_ns"]) for row in totals]
+    return spark.createDataFrame(spans, "run string, first_ns bigint, last_ns bigint")
+
+
+def _metrics(source: Source, measured: _Measured) -> RunMetrics:
+    """The metrics of one run out of its rows, with the reason for each that is missing."""
+    manifest, totals = source.manifest, measured.totals
+    metrics = RunMetrics(
+        run=manifest.run_id,
+        path=str(source.path),
+        protocol=manifest.protocol,
+        guarantee=manifest.guarantee,
+        nodes=len(manifest.nodes) or len(measured.nodes),
+        published=totals["published"] if totals else 0,
+        delivered=totals["delivered"] if totals else 0,
+        deliveries_by_node={**dict.fromkeys(manifest.nodes, 0), **measured.nodes},
+    )
+    _add_times(metrics, manifest, measured)
+    _add_packets(metrics, manifest, measured)
+    _add_hold_backs(metrics, manifest, measured)
+    metrics.repair_ms = _distribution(measured.repair, _MS)
+    if metrics.repair_ms is None:
+        metrics.missing["repair_ms"] = "the trace has no finished repair"
+    return metrics
+
+
+def _add_times(metrics: RunMetrics, manifest: Manifest, measured: _Measured) -> None:
+    """Everything that compares times of different nodes."""
+    reason = _why_no_common_time(manifest, measured.totals)
+    if reason is not None or measured.totals is None:
+        _miss(metrics, reason or "the trace is empty", *_COMMON_TIME_METRICS)
+        return
+    first, last = measured.totals["first_ns"], measured.totals["last_ns"]
+    metrics.duration_s = (last - first) * _S
+    _add_throughput(metrics, measured.totals)
+    latency = {name: _distribution(row, _MS) for name, row in measured.latency.items()}
+    by_guarantee = {name: spread for name, spread in sorted(latency.items(), key=str) if name and spread}
+    overall = latency.get(None)
+    if overall is None:
+        _miss(metrics, "no delivery of a message whose publication is in the trace", "latency_ms")
+    else:
+        metrics.latency_ms = {**by_guarantee, ALL: overall} if len(by_guarantee) > 1 else by_guarantee
+    metrics.detection_ms = _distribution(measured.detection, _MS)
+    if metrics.detection_ms is None:
+        _miss(metrics, "the trace has no suspicion of a crashed node", "detection_ms")
+    metrics.timeline = _timeline(measured.slices, metrics.duration_s)
+    metrics.marks = [
+        Mark((row["time_ns"] - first) * _S, row["kind"], row["node"], row["peer"]) for row in measured.faults
+    ]
+
+
+def _add_throughput(metrics: RunMetrics, totals: Row) -> None:
+    start, end = totals["first_publish_ns"], totals["last_deliver_ns"]
+    if start is None or end is None or end <= start:
+        _miss(metrics, "no delivery after a publication", "active_s", "deliveries_per_s", "messages_per_s")
+        return
+    metrics.active_s = (end - start) * _S
+    metrics.deliveries_per_s = metrics.delivered / metrics.active_s
+    metrics.messages_per_s = metrics.published / metrics.active_s
+
+
+def _add_packets(metrics: RunMetrics, manifest: Manifest, measured: _Measured) -> None:
+    """What went over links: from the rows, or from the manifest's counters where the run left the rows out."""
+    totals = measured.totals
+    if totals is not None and totals["message_sends"] + totals["control_sends"] > 0:
+        metrics.packets_sent = totals["message_sends"] + totals["control_sends"]
+        metrics.message_copies_sent = totals["message_sends"]
+        metrics.control_packets_sent = totals["control_sends"]
+        metrics.header_total_bytes = totals["header_total"]
+        metrics.payload_total_bytes = totals["payload_total"]
+        metrics.header_bytes = _distribution(measured.headers)
+        spreads = {name: _distribution(row) for name, row in sorted(measured.packets.items())}
+        metrics.header_bytes_by_packet = {name: spread for name, spread in spreads.items() if spread}
+        metrics.drops = totals["drops"]
+    else:
+        metrics.packets_sent = manifest.totals.get("sends")
+        metrics.drops = manifest.totals.get("drops")
+    if metrics.message_copies_sent is not None and metrics.delivered:
+        metrics.copies_per_delivery = metrics.message_copies_sent / metrics.delivered
+    absent = [name for name in _PACKET_METRICS if getattr(metrics, name) is None]
+    _miss(metrics, _why_no_packets(manifest, "send"), *absent)
+
+
+def _add_hold_backs(metrics: RunMetrics, manifest: Manifest, measured: _Measured) -> None:
+    metrics.hold_back_ms = _distribution(measured.held["held"], _MS) if measured.held else None
+    if metrics.hold_back_ms is None or measured.held is None:
+        _miss(metrics, _why_no_packets(manifest, "receive"), "hold_back_ms", "held_share")
+    else:
+        metrics.held_share = measured.held["waited"] / metrics.hold_back_ms.count
+
+
+def _why_no_common_time(manifest: Manifest, totals: Row | None) -> str | None:
+    if totals is not None and totals["first_ns"] is None:
+        return "the trace has no time_ns"
+    if manifest.clock != "global":
+        return "the nodes' clocks cannot be compared: the run does not say that they are one"
+    return None
+
+
+def _why_no_packets(manifest: Manifest, kind: str) -> str:
+    if manifest.records == "app":
+        return "the run recorded the application's events only"
+    return f"the trace has no {kind} rows that tell"
+
+
+def _timeline(rows: list[Row], duration_s: float) -> list[Slice]:
+    """All slices in order; one without deliveries is a zero, not a gap."""
+    by_bucket = {row["bucket"]: row for row in rows}
+    slices = []
+    for bucket in range(BUCKETS):
+        row = by_bucket.get(bucket)
+        p99 = row["p99_ns"] * _MS if row and row["p99_ns"] is not None else None
+        slices.append(Slice(duration_s * bucket / BUCKETS, row["deliveries"] if row else 0, p99))
+    return slices
+
+
+def _distribution(row: Row | None, unit: float = 1.0) -> Distribution | None:
+    if row is None or not row["count"]:
+        return None
+    curve = tuple(value * unit for value in row["curve"])
+    at = dict(zip(QUANTILES, curve, strict=True))
+    return Distribution(row["count"], row["mean"] * unit, at[0.5], at[0.9], at[0.99], at[0.999], at[1.0], curve)
+
+
+def _miss(metrics: RunMetrics, reason: str, *names: str) -> None:
+    metrics.missing.update(dict.fromkeys(names, reason))

@@ -1,0 +1,50 @@
+"""Numbers in the words people would use."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.report.builders import bare_metrics, full_metrics
+
+from ordercast.report import rows
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "—"), (0, "0"), (1234567, "1,234,567"), (0.12345, "0.123"), (99.95, "100"), (1234.5, "1,234"), (3.0, "3")],
+)
+def test_numbers_have_three_digits_or_are_whole(value: float | None, words: str) -> None:
+    assert rows.number(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(None, "—"), (0.0, "0"), (0.0123, "12.3 µs"), (12.34, "12.3 ms"), (61_000.0, "61 s")]
+)
+def test_times_choose_their_unit(value: float | None, words: str) -> None:
+    assert rows.milliseconds(value) == words
+
+
+def test_what_is_missing_is_a_dash_in_the_tables_and_a_reason_beside_them() -> None:
+    metrics = bare_metrics()
+    assert dict(rows.scalars(metrics))["deliveries per second"] == "—"
+    assert rows.distributions(metrics) == []
+    assert rows.reasons(metrics) == [("latency_ms, timeline", "the trace has no time_ns"), ("drops", "no rows")]
+
+
+def test_a_comparison_has_a_cell_for_every_header() -> None:
+    full, bare = rows.comparison([full_metrics(), bare_metrics()])
+    assert len(full) == len(bare) == len(rows.COMPARISON_HEADERS)
+    assert full[4:6] == ("20.5 ms", "40.6 ms")
+    assert bare[3:] == ("—",) * 7
+
+
+def test_every_distribution_that_was_measured_has_a_row() -> None:
+    assert [row[0] for row in rows.distributions(full_metrics())] == [
+        "latency, causal",
+        "latency, fifo",
+        "latency, all",
+        "hold-back",
+        "header of a message copy",
+        "header of Ack",
+        "crash to suspicion",
+        "repair",
+    ]

@@ -1,0 +1,79 @@
+"""The page of a study: its claims, its figures inside, and what failed."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from tests.unit.report.test_page import Page
+
+from ordercast.report.study import StudyReport, Table, render_study, write_study_report
+from ordercast.trace.store import TraceError
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def claim(name: str, holds: bool | None) -> dict[str, object]:
+    return {"id": name, "source": "[BSS91] 5.1", "statement": "headers < n", "measured": 4.0213, "holds": holds}
+
+
+def study(tmp_path: Path, **changes: object) -> StudyReport:
+    figure = tmp_path / "header_bytes-by-nodes.png"
+    figure.write_bytes(PIXEL)
+    values = {
+        "name": "vector-overhead",
+        "description": "How headers grow.\n\nNodes are swept.",
+        "scale": "quick",
+        "claims": [claim("C1", True)],
+        "figures": [figure],
+        "failed": [],
+        "table": Table(["protocol", "nodes"], [["vector", 64], ["<b>", None]]),
+        "command": "ordercast experiment run vector-overhead",
+    }
+    return StudyReport(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def test_a_study_whose_claims_hold_says_how_many(tmp_path: Path) -> None:
+    page = Page(render_study(study(tmp_path)))
+    assert "Claims that hold: 1 of 1" in page.text
+    assert any("held" in str(paragraph.get("class")) for paragraph in page.all("p"))
+    assert "ordercast experiment run vector-overhead" in page.text
+
+
+def test_broken_and_undecided_claims_are_named(tmp_path: Path) -> None:
+    claims = [claim("C1", True), claim("C2", False), claim("C3", None)]
+    page = Page(render_study(study(tmp_path, claims=claims)))
+
+    assert "Claims that hold: 1 of 3" in page.text
+    assert "do not hold: C2" in page.text
+    assert "undecided: C3" in page.text
+    assert "✗ does not hold" in page.text
+
+
+def test_failed_configurations_are_told_with_their_error(tmp_path: Path) -> None:
+    page = Page(render_study(study(tmp_path, failed=[{"nodes": 64, "seed": 1, "error": "UsageError: <no>"}])))
+    assert "nodes=64, seed=1 UsageError: <no>" in page.text
+    assert any("undecided" in str(paragraph.get("class")) for paragraph in page.all("p"))
+
+
+def test_figures_are_inside_the_page_with_words(tmp_path: Path) -> None:
+    (image,) = Page(render_study(study(tmp_path))).all("img")
+    assert image["alt"] == "header bytes by nodes"
+    assert str(image["src"]) == "data:image/png;base64," + base64.b64encode(PIXEL).decode()
+
+
+def test_a_figure_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"gone\.svg: cannot be read: No such file"):
+        write_study_report(tmp_path / "out.html", study(tmp_path, figures=[tmp_path / "gone.svg"]))
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_results_are_a_table_of_words(tmp_path: Path) -> None:
+    write_study_report(tmp_path / "out.html", study(tmp_path))
+    text = Page((tmp_path / "out.html").read_text()).text
+
+    assert "vector 64" in text
+    assert "<b> —" in text
