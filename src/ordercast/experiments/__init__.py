@@ -1,0 +1,20 @@
+"""Studies of the sources: configurations swept as Spark tasks, measured, judged against the claims and drawn."""
+
+from __future__ import annotations
+
+from ordercast.core.errors import unknown_name
+from ordercast.experiments.engine import Failure, Progress, StudyResult, run_study
+from ordercast.experiments.study import Claim, Study
+from ordercast.experiments.vector_overhead import STUDY as VECTOR_OVERHEAD
+
+__all__ = ["STUDIES", "Claim", "Failure", "Progress", "Study", "StudyResult", "lookup", "run_study"]
+
+STUDIES: dict[str, Study] = {study.name: study for study in (VECTOR_OVERHEAD,)}
+"""Every study that comes with Ordercast, sorted by name."""
+
+
+def lookup(name: str) -> Study:
+    """The study called `name`; of an unknown one, the error says the nearest."""
+    if name not in STUDIES:
+        raise unknown_name("study", name, STUDIES)
+    return STUDIES[name]

@@ -1,0 +1,74 @@
+"""A study as data and functions: what is swept, what one run measures, what the results say about the source."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from ordercast.core.errors import InvariantError, unknown_name
+
+Value = str | int | float | bool | None
+Row = dict[str, Value]
+"""A row of the results, or the parameters of one configuration: plain values, so that both are JSON and columns."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkable statement of a source, and what was measured about it."""
+
+    id: str
+    source: str
+    statement: str
+    measured: str
+    """What the results say, with numbers and units."""
+    holds: bool | None
+    """None: the results cannot decide it."""
+
+
+def _all_alike(_parameters: Row) -> float:
+    return 1.0
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """One study. Nothing in it depends on where or in which order its configurations run."""
+
+    name: str
+    version: int
+    """Goes up when `run` measures differently: results of another version are never mixed in."""
+    title: str
+    source: str
+    description: str
+    scales: Mapping[str, Sequence[Row]]
+    """Scale to the parameters of each configuration. The seed is one of them."""
+    run: Callable[[Row], Row]
+    """Measures one configuration, in a process of its own choosing; must be picklable and depend on nothing else."""
+    claims: Callable[[pa.Table], list[Claim]]
+    """Judges the results, incomplete ones too: a claim that they cannot decide holds neither way."""
+    figures: Callable[[pa.Table, Path], list[Path]]
+    """Draws the results into a directory and says which files to show, in order."""
+    weigh: Callable[[Row], float] = _all_alike
+    """How long a configuration takes, relative to the others: the heaviest start first."""
+
+    def configurations(self, scale: str) -> list[Configuration]:
+        """The configurations of a scale, in the order of their ids."""
+        if scale not in self.scales:
+            raise unknown_name(f"scale of {self.name}", scale, self.scales)
+        found = [Configuration(self._id(parameters), parameters) for parameters in self.scales[scale]]
+        if len({configuration.id for configuration in found}) < len(found):
+            raise InvariantError(f"{self.name}: scale {scale} lists a configuration twice")
+        return sorted(found, key=lambda configuration: configuration.id)
+
+    def _id(self, parameters: Row) -> str:
+        """The same for the same study, version and parameters, on every machine."""
+        identity = {"study": self.name, "version": self.version, "parameters": parameters}
+        return hashlib.sha256(msgspec.json.encode(identity, order="deterministic")).hexdigest()[:16]
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """One point of a sweep."""
+
+    id: str
+    parameters: Row

@@ -1,0 +1,43 @@
+"""Claims rest on these few numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ordercast.experiments.curves import Point, curve, fit_line, listed, rises
+from ordercast.experiments.study import Row
+
+ROWS: list[Row] = [
+    {"n": 2, "p": "a", "y": 4.0},
+    {"n": 1, "p": "a", "y": 1.0},
+    {"n": 1, "p": "a", "y": 3.0},
+    {"n": 1, "p": "b", "y": 100.0},
+    {"n": 3, "p": "a", "y": None},
+]
+
+
+def test_a_curve_is_the_mean_over_the_seeds_with_its_standard_error() -> None:
+    assert curve(ROWS, "y", along="n", p="a") == [Point(1.0, 2.0, 1.0), Point(2.0, 4.0, 0.0)]
+
+
+def test_a_line_is_found_with_its_share_of_the_variance() -> None:
+    exact = fit_line([Point(x, 3 + 2 * x, 0) for x in (1, 2, 4, 8)])
+    assert exact is not None
+    assert (exact.slope, exact.intercept, exact.r2) == pytest.approx((2, 3, 1))
+    bent = fit_line([Point(1, 0, 0), Point(2, 1, 0), Point(3, 0, 0)])
+    assert bent is not None
+    assert bent.r2 == pytest.approx(0, abs=1e-12)
+
+
+def test_two_points_fit_any_line_and_so_decide_nothing() -> None:
+    assert fit_line([Point(1, 1, 0), Point(2, 2, 0)]) is None
+
+
+@pytest.mark.parametrize(("means", "expected"), [((1, 2, 3), True), ((1, 3, 2), False), ((1, 1), False), ((1,), None)])
+def test_a_curve_rises_if_every_point_is_above_the_one_before(means: tuple[float, ...], expected: bool | None) -> None:
+    assert rises([Point(x, mean, 0) for x, mean in enumerate(means)]) is expected
+
+
+def test_a_curve_is_readable() -> None:
+    assert listed([Point(8, 0.125, 0), Point(16, 0.5, 0)], 1, "%", scale=100) == "8: 12.5 %, 16: 50.0 %"
+    assert listed([], 1, "%") == "nothing measured"
