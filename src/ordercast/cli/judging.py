@@ -12,8 +12,12 @@ from ordercast.cli.options import Json, Master, Paths, print_json
 from ordercast.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ordercast.verify.spark.run_metrics import RunMetrics
     from ordercast.verify.verdict import Verdict
+
+_SMALL_BYTES = 64 << 20
 
 Checks = Annotated[str | None, typer.Option(help="Only these checks, separated by commas.")]
 Scope = Annotated[str | None, typer.Option(help="Scope of causal order: topic or global; the run's own if not given.")]
@@ -74,15 +78,16 @@ def report(
     raise typer.Exit(worst([verdict.exit_code() for verdict in verdicts]))
 
 
-def judge_on_spark(paths: list[Path], master: str | None) -> list[Verdict]:
-    return _judge(paths, master=master, checks=None, scope=None, spark=True)
+def judge_on_spark(paths: list[Path], master: str | None, *, witnesses: int) -> list[Verdict]:
+    from ordercast.verify.spark.jobs import verify_runs
+
+    return verify_runs(_session(master, paths), paths, witnesses=witnesses)
 
 
 def measure_on_spark(paths: list[Path], master: str | None) -> list[RunMetrics]:
     from ordercast.verify.spark.metrics import measure
-    from ordercast.verify.spark.session import session
 
-    return measure(session(master), paths)
+    return measure(_session(master, paths), paths)
 
 
 def write_page(out: Path, verdicts: list[Verdict], measured: list[RunMetrics]) -> None:
@@ -106,9 +111,17 @@ def _judge(
 
         return [verdict for path in paths for verdict in judge_path(path, checks=checks, scope=scope)]
     from ordercast.verify.spark.jobs import verify_runs
+
+    return verify_runs(_session(master, paths), paths, checks=checks, scope=scope)
+
+
+def _session(master: str | None, paths: list[Path]) -> SparkSession:
+    """Small traces are done before Java's second compiler pays off: leave it out for them."""
     from ordercast.verify.spark.session import session
 
-    return verify_runs(session(master), paths, checks=checks, scope=scope)
+    files = [file for path in paths for file in (path.rglob("*.parquet") if path.is_dir() else [path])]
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    return session(master, quick=size < _SMALL_BYTES)
 
 
 def _known_checks(given: str | None) -> list[str] | None:

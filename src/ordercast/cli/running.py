@@ -95,7 +95,7 @@ def demo(
     from ordercast.report.text import print_metrics, print_verdicts
 
     runs = _demo_runs(out, seed)
-    verdicts = judge_on_spark(runs, master)
+    verdicts = judge_on_spark(runs, master, witnesses=1)
     measured = measure_on_spark(runs, master)
     console = Console()
     print_verdicts(verdicts, console)

@@ -1,0 +1,175 @@
+"""The command that runs every interleaving: explore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ordercast.cli.exits import HELD, UNDECIDED, VIOLATED
+from ordercast.cli.options import Json, print_json, progress_bar
+from ordercast.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from ordercast.explore import Counterexample, Exploration, Replay
+
+_CODES = {"holds": HELD, "violated": VIOLATED, "undecided": UNDECIDED}
+
+Protocol = Annotated[str | None, typer.Argument(help="Protocol by name, or your own as FILE.py:NAME.")]
+Destinations = Annotated[
+    str | None, typer.Option(help="Only these destination sets, one per message: 0,1;1,2 sends m1 to n0, n1.")
+]
+Publishers = Annotated[str | None, typer.Option(help="Only these publishers, one per message, for broadcasts: 0,0,1.")]
+Options = Annotated[
+    list[str] | None, typer.Option("--set", help="Option of the protocol: rule=strict, delivery=end. Repeatable.")
+]
+
+
+def explore(
+    protocol: Protocol = None,
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 3,
+    messages: Annotated[int, typer.Option(help="Explore up to so many messages, fewest first.")] = 2,
+    destinations: Destinations = None,
+    publishers: Publishers = None,
+    sizes_from: Annotated[int, typer.Option(help="Smallest destination set.")] = 2,
+    total_destinations: Annotated[
+        int | None, typer.Option(help="Leave out configurations with more destinations in total.")
+    ] = None,
+    options: Options = None,
+    overlay: Annotated[str, typer.Option(help="clique, line, ring or star.")] = "clique",
+    overtaking: Annotated[bool, typer.Option("--overtaking", help="Packets of a channel may overtake.")] = False,
+    ascending: Annotated[
+        bool, typer.Option("--ascending", help="Node by node: much faster, if packets only go to higher nodes.")
+    ] = False,
+    twins_in_order: Annotated[
+        bool, typer.Option("--twins-in-order", help="Messages with equal destinations enter in order of their names.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="List every configuration that can go wrong.")] = False,
+    limit_states: Annotated[int, typer.Option(help="Stop undecided after so many states.")] = 20_000_000,
+    limit_seconds: Annotated[float | None, typer.Option(help="Stop undecided after so much time.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Perform the schedule in this file instead.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a counterexample's schedule here.")] = None,
+    scenario: Annotated[
+        Path | None, typer.Option(help="Write the counterexample here as a scenario for ordercast simulate.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Run every interleaving of every small configuration. Exit 0 holds, 1 counterexample, 4 limit reached.
+
+    Example: ordercast explore daisy-chain-published --nodes 4 --messages 4 --ascending -o cycle.schedule.toml
+    """
+    from ordercast.explore import explore as run
+    from ordercast.explore import replay as perform
+    from ordercast.explore.configurations import parse_destinations
+    from ordercast.scenario.load import apply_override
+
+    if replay is not None:
+        _show_replay(perform(replay), json=json)
+        return
+    if protocol is None:
+        raise UsageError("PROTOCOL: name one, or give a schedule with --replay")
+    chosen: dict[str, Any] = {}
+    for option in options or []:
+        apply_override(chosen, option)
+    with progress_bar(f"exploring {protocol}") as progress:
+        found = run(
+            protocol,
+            nodes=nodes,
+            messages=messages,
+            destinations=None if destinations is None else parse_destinations(destinations, nodes),
+            publishers=None if publishers is None else _parse_publishers(publishers, nodes),
+            sizes_from=sizes_from,
+            total_destinations=total_destinations,
+            options=chosen,
+            overlay=overlay,
+            fifo=not overtaking,
+            ascending=ascending,
+            twins_in_order=twins_in_order,
+            keep_going=every,
+            limit_states=limit_states,
+            limit_seconds=limit_seconds,
+            progress=progress,
+        )
+    _show(found, out, json=json)
+    if found.counterexample is not None and scenario is not None:
+        _write_scenario(found.counterexample, scenario)
+    raise typer.Exit(_CODES[found.verdict])
+
+
+def _parse_publishers(text: str, nodes: int) -> list[int]:
+    from ordercast.explore.configurations import parse_node
+
+    return [parse_node(word, nodes, "publishers") for word in text.split(",")]
+
+
+def _show(found: Exploration, out: Path | None, *, json: bool) -> None:
+    from ordercast.explore import write_schedule
+
+    counterexample = found.counterexample
+    if counterexample is not None and out is not None:
+        write_schedule(out, counterexample.schedule, counterexample.story)
+    if json:
+        print_json({"verdict": found.verdict, "result": found})
+        return
+    typer.echo(f"{'messages':>8} {'configurations':>14} {'states':>12} {'transitions':>12} {'outcomes':>9}")
+    for size in found.sizes:
+        part = size.configurations if size.explored == size.configurations else f"{size.explored}/{size.configurations}"
+        typer.echo(f"{size.messages:>8} {part!s:>14} {size.states:>12} {size.transitions:>12} {size.outcomes:>9}")
+    typer.echo(
+        f"{found.seconds:.1f} s, {found.transitions_per_second:,.0f} transitions per second, "
+        f"{found.bytes_per_state:.0f} bytes per state, {found.machine_steps} distinct steps of machines",
+        err=True,
+    )
+    if counterexample is not None:
+        _show_counterexample(counterexample, found.violating, out)
+    elif found.decided:
+        typer.echo(f"{found.protocol}: holds in this scope")
+    else:
+        typer.echo(
+            f"{found.protocol}: not decided within the limit; {found.configurations} of {found.scope} configurations "
+            f"explored, and the whole scope has at least about {found.estimated_states():,} states"
+        )
+
+
+def _show_counterexample(counterexample: Counterexample, violating: list[str], out: Path | None) -> None:
+    violation = counterexample.violation
+    typer.echo(f"violated: {violation.check}: {violation.detail}")
+    typer.echo(f"smallest configuration: {counterexample.configuration}")
+    _show_story(counterexample.story, counterexample.orders)
+    if len(violating) > 1:
+        typer.echo(f"{len(violating)} configurations can go wrong:")
+        for configuration in violating:
+            typer.echo(f"  {configuration}")
+    if out is not None:
+        typer.echo(f"replay: ordercast explore --replay {out}", err=True)
+
+
+def _write_scenario(counterexample: Counterexample, path: Path) -> None:
+    from ordercast.explore import scenario_of
+    from ordercast.protocols import lookup
+    from ordercast.scenario.load import dump_scenario
+
+    schedule = counterexample.schedule
+    value = scenario_of(schedule, lookup(schedule.protocol))
+    if value is None:
+        typer.echo("no scenario: its packets would need more than one latency on a link", err=True)
+        return
+    path.write_text(dump_scenario(value), encoding="utf-8")
+    typer.echo(f"simulate: ordercast simulate {path} --out RUN && ordercast verify RUN", err=True)
+
+
+def _show_story(story: list[str], orders: list[str]) -> None:
+    for number, line in enumerate(story, 1):
+        typer.echo(f"  {number:>3}. {line}")
+    typer.echo("delivered: " + "; ".join(orders))
+
+
+def _show_replay(done: Replay, *, json: bool) -> None:
+    if json:
+        print_json(done)
+    else:
+        _show_story(done.story, done.orders)
+        violation = done.violation
+        typer.echo("no violation" if violation is None else f"violated: {violation.check}: {violation.detail}")
+    raise typer.Exit(HELD if done.violation is None else VIOLATED)
