@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mutants import flood_mutants, ordering_mutants
 
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
@@ -14,6 +13,7 @@ from ordercast.scenario.load import parse_scenario
 from ordercast.sim import simulate
 from ordercast.verify.judge import judge_path
 from ordercast.verify.verdict import FAIL, HELD
+from tests.mutants import flood_mutants, ordering_mutants
 
 SEED = 1
 

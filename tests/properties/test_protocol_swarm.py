@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.properties.swarm import PROTOCOLS, judge_seed, swarm_scenario
 
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Crash
 from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD
+from tests.properties.swarm import PROTOCOLS, judge_seed, swarm_scenario
 
 SEEDS_PER_TEST = 10
 

@@ -11,12 +11,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.traces import Trace, answered_question
 
 from ordercast.trace.schema import EVENTS
 from ordercast.trace.store import TraceError
 from ordercast.verify.spark.metrics import BUCKETS, RunMetrics, measure
 from ordercast.verify.spark.run_metrics import QUANTILES
+from tests.spark.traces import Trace, answered_question
 
 if TYPE_CHECKING:
     from pathlib import Path

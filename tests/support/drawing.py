@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.support.multicast import Servers
-
 from ordercast.core.effects import Deliver, Send
 from ordercast.core.messages import Message, Packet
+from tests.support.multicast import Servers
 
 
 def draw(servers: Servers, schedule: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.support.random_traces import Row, table_of
-
 from ordercast.trace.store import Manifest
 from ordercast.verify.judge import judge_table
+from tests.support.random_traces import Row, table_of
 
 if TYPE_CHECKING:
     from ordercast.verify.verdict import CheckResult, Verdict

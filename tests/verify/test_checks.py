@@ -211,7 +211,7 @@ def test_a_node_that_handles_what_is_not_for_it_is_no_genuine_multicast() -> Non
     assert (result(silent, "genuine").verdict, silent.exit_code()) == ("unknown", 4)
     nobody_asked = judged(rows(*lines, "c receives m1", **DST))
     assert result(nobody_asked, "genuine").verdict == "not applicable"
-    claimed = manifest(options={"genuine": True})
+    claimed = manifest(genuine=True)
     assert result(judged(rows(*lines, "c receives m1", **DST), claimed), "genuine").verdict == "fail"
 
 

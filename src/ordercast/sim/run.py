@@ -126,6 +126,8 @@ def _manifest(world: World, run_id: str, *, drained: bool) -> Manifest:
         version=version("ordercast"),
         clock="global",
         drained=drained,
+        # Who took part shows only in the packets: a run that leaves them out cannot claim it.
+        genuine=world.protocol.genuine and scenario.trace.record == "all",
         records=scenario.trace.record,
         faults=dict(sorted(world.faults.items())),
         totals={

@@ -50,6 +50,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """`global`: all time_ns come from one clock (virtual, or one machine's), so a subscription can be dated by it."""
     drained: bool | None = None
     """Whether the run ended with a fault-free drain that came to rest. None: nobody says."""
+    genuine: bool = False
+    """Whether it claims that only the publisher and the destinations of a message take part."""
     records: str = "all"
     """`all` events, or only those of the application (`app`: no send, receive, drop)."""
     faults: dict[str, int] = {}

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ordercast.verify.load import Trace
     from ordercast.verify.rows import Rows
 
-GENUINE_OPTION = "genuine"
-"""The entry of a manifest's options by which a run claims that only those concerned took part."""
-
 
 @dataclass(frozen=True, slots=True)
 class Duties:
@@ -89,7 +86,7 @@ def _claims(check: str, manifest: Manifest | None, obliges: np.ndarray[Any, Any]
     if manifest is None:
         return False
     if check == "genuine":
-        return bool(manifest.options.get(GENUINE_OPTION, False))
+        return manifest.genuine
     return check in OBLIGES.get(manifest.guarantee, ())
 
 

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.support.group import Group
 
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.messages import Packet
 from ordercast.protocols import CATALOGUE, lookup
 from ordercast.protocols.unordered import Bare
+from tests.support.group import Group
 
 RELIABLE = ("fifo", "flood", "sequencer", "vector")
 BROADCASTS = (*RELIABLE, "unordered")

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from tests.support.multicast import Servers
 
 from ordercast.core.effects import EffectLog
 from ordercast.core.errors import InvariantError, PeerError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.protocols.daisy_chain_machine import DaisyChain
 from ordercast.protocols.daisy_chain_packets import CheckedHop, Hop
+from tests.support.multicast import Servers
 
 RULES = ("strict", "lite", "cover")
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.multicast import Servers
 
 from ordercast.core.chance import mix, salt
 from ordercast.protocols.daisy_chain_clocks import (
@@ -21,6 +20,7 @@ from ordercast.protocols.daisy_chain_clocks import (
     zeros,
 )
 from ordercast.protocols.daisy_chain_packets import Channels, CheckedHop
+from tests.support.multicast import Servers
 
 CLOCKS = st.tuples(*[st.integers(0, 3)] * 6)
 

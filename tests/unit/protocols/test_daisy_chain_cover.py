@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.multicast import Servers
 
 from ordercast.core.chance import mix, salt
 from ordercast.core.effects import EffectLog
 from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
+from ordercast.explore import explore
 from ordercast.protocols.daisy_chain_cover import CoverChain, FlushAsk, Flushed, Mark
 from ordercast.protocols.daisy_chain_packets import CheckedHop
+from tests.support.multicast import Servers
 
 MANY = {f"m{i}": "123" for i in range(8)}
 
@@ -95,6 +96,14 @@ def test_flushes_disturb_neither_order_nor_progress(seed: int) -> None:
     assert not servers.has_cycle()
     assert chain(servers, 1).epoch >= 2
     assert chain(servers, 5).rule.logged() <= 2 + 30 // 2
+
+
+def test_flushes_disturb_no_interleaving_of_a_small_configuration() -> None:
+    options = {"rule": "cover", "flush_every": 1, "check_invariants": True}
+    found = explore("daisy-chain", nodes=3, messages=3, sizes_from=2, options=options)
+    assert found.decided
+    assert found.counterexample is None
+    assert found.sizes[-1].outcomes == 120, "and no admissible order is excluded"
 
 
 @pytest.mark.parametrize(

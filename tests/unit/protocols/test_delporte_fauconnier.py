@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.multicast import Servers
 
 from ordercast.core.effects import EffectLog
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Origin
 from ordercast.protocols.delporte_fauconnier import Climb, End
+from tests.support.multicast import Servers
 
 PROTOCOL = "delporte-fauconnier"
 POLICIES = ("handle", "end")

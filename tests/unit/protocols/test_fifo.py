@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.group import Group
 
 from ordercast.core.effects import Deliver
 from ordercast.protocols.links import ACK, Ack, Hello, Welcome
+from tests.support.group import Group
 
 
 def test_a_later_message_waits_for_the_earlier_one() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.group import Group
 
 from ordercast.core.effects import Deliver, Note
 from ordercast.core.errors import PeerError, UsageError
@@ -12,6 +11,7 @@ from ordercast.protocols import lookup
 from ordercast.protocols.flood import Data
 from ordercast.protocols.links import Ack
 from ordercast.protocols.sequencer import Order
+from tests.support.group import Group
 
 LINE = [("ann", "bob"), ("bob", "cho"), ("cho", "dan")]
 RING = [*LINE, ("dan", "ann")]

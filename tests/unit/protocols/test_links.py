@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.support.group import Group
 
 from ordercast.core.effects import Send, SetTimer
 from ordercast.core.errors import PeerError
 from ordercast.protocols.flood import Data, Flood
 from ordercast.protocols.links import ABOVE_LIMIT, ACK, ACK_EVERY, HELLO, RESEND, Ack, Hello, Link, Welcome
+from tests.support.group import Group
 
 
 def pair(**options: object) -> Group:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.group import Group
 
 from ordercast.core.effects import Deliver
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.protocols.flood import Data
 from ordercast.protocols.sequencer import BATCH, Order
+from tests.support.group import Group
 
 PEOPLE = ("ann", "bob", "cho")
 

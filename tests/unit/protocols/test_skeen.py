@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.multicast import Servers
 
 from ordercast.core.effects import EffectLog
 from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
 from ordercast.protocols.skeen import Propose, Skeen
+from tests.support.multicast import Servers
 
 
 def proposals(servers: Servers, name: str) -> set[tuple[int, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.support.group import Group
 
 from ordercast.core.effects import Deliver
 from ordercast.core.errors import PeerError, UsageError
@@ -12,6 +11,7 @@ from ordercast.core.machine import Place
 from ordercast.protocols import lookup
 from ordercast.protocols.flood import Data
 from ordercast.protocols.vector import Vector
+from tests.support.group import Group
 
 
 def test_an_answer_waits_for_the_question_it_replies_to() -> None:

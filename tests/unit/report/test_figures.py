@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.unit.report.builders import full_metrics, spread
-
 from ordercast.report.figures import cumulative, over_time, repair_spans
 from ordercast.verify.spark.run_metrics import Mark
+from tests.unit.report.builders import full_metrics, spread
 
 
 def test_overlapping_repairs_are_one_span_and_unfinished_ones_none() -> None:

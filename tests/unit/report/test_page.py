@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.report.builders import bare_metrics, full_metrics, manifest, verdict
 
 from ordercast.report.page import RunReport, render, write_report
 from ordercast.trace.store import TraceError
 from ordercast.verify.verdict import FAIL, UNKNOWN
+from tests.unit.report.builders import bare_metrics, full_metrics, manifest, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

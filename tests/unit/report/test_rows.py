@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.report.builders import bare_metrics, full_metrics
 
 from ordercast.report import rows
+from tests.unit.report.builders import bare_metrics, full_metrics
 
 
 @pytest.mark.parametrize(

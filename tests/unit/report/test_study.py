@@ -6,10 +6,10 @@ import base64
 from pathlib import Path
 
 import pytest
-from tests.unit.report.test_page import Page
 
 from ordercast.report.study import StudyReport, Table, render_study, write_study_report
 from ordercast.trace.store import TraceError
+from tests.unit.report.test_page import Page
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

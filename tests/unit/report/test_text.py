@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 
 from rich.console import Console
-from tests.unit.report.builders import bare_metrics, full_metrics, verdict
 
 from ordercast.report.text import print_metrics, print_verdicts
 from ordercast.verify.verdict import FAIL
+from tests.unit.report.builders import bare_metrics, full_metrics, verdict
 
 
 def console() -> Console:
