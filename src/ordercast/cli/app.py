@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from ordercast.cli import judging, running, studying
+from ordercast.cli import exploring, judging, running, studying
 from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, explain
 
 app = typer.Typer(
@@ -44,6 +44,7 @@ app.command()(judging.metrics)
 app.command()(judging.report)
 app.command()(studying.protocols)
 app.command()(running.shrink)
+app.command()(exploring.explore)
 app.add_typer(studying.experiment, name="experiment")
 
 

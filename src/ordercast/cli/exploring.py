@@ -45,6 +45,9 @@ def explore(
     twins_in_order: Annotated[
         bool, typer.Option("--twins-in-order", help="Messages with equal destinations enter in order of their names.")
     ] = False,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Ask also for real-time order: none before one answered earlier.")
+    ] = False,
     every: Annotated[bool, typer.Option("--all", help="List every configuration that can go wrong.")] = False,
     limit_states: Annotated[int, typer.Option(help="Stop undecided after so many states.")] = 20_000_000,
     limit_seconds: Annotated[float | None, typer.Option(help="Stop undecided after so much time.")] = None,
@@ -86,6 +89,7 @@ def explore(
             fifo=not overtaking,
             ascending=ascending,
             twins_in_order=twins_in_order,
+            real_time=real_time,
             keep_going=every,
             limit_states=limit_states,
             limit_seconds=limit_seconds,
@@ -151,7 +155,11 @@ def _write_scenario(counterexample: Counterexample, path: Path) -> None:
     from ordercast.scenario.load import dump_scenario
 
     schedule = counterexample.schedule
-    value = scenario_of(schedule, lookup(schedule.protocol))
+    try:
+        value = scenario_of(schedule, lookup(schedule.protocol))
+    except UsageError as reason:
+        typer.echo(f"no scenario: {reason}", err=True)  # The violation is what the exit code must tell.
+        return
     if value is None:
         typer.echo("no scenario: its packets would need more than one latency on a link", err=True)
         return
@@ -172,4 +180,6 @@ def _show_replay(done: Replay, *, json: bool) -> None:
         _show_story(done.story, done.orders)
         violation = done.violation
         typer.echo("no violation" if violation is None else f"violated: {violation.check}: {violation.detail}")
+        if done.recorded is not None and done.recorded != violation:
+            typer.echo(f"the schedule was recorded with another end: {done.recorded.detail}", err=True)
     raise typer.Exit(HELD if done.violation is None else VIOLATED)

@@ -96,6 +96,7 @@ def run_study(
     """
     from ordercast.experiments import lookup
     from ordercast.experiments import run_study as run
+    from ordercast.experiments.study import GUARANTEES_HOLD
     from ordercast.report.study import write_study_report
 
     study = lookup(name)
@@ -110,8 +111,9 @@ def run_study(
     else:
         _print_result(result)
         typer.echo(f"report: {page}")
-    # A claim of a source that does not reproduce is a finding; a configuration without a result is a failure.
-    raise typer.Exit(VIOLATED if result.failed else HELD)
+    # A claim of a source that does not reproduce is a finding; a broken guarantee or a missing result is a failure.
+    broken = any(claim.id == GUARANTEES_HOLD and claim.holds is False for claim in result.claims)
+    raise typer.Exit(VIOLATED if broken or result.failed else HELD)
 
 
 def _page(result: StudyResult, command: str) -> StudyReport:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     result: Row
     seconds: float
     """How long it took; not part of the results, because it differs from run to run."""
+    made_by: str = version("ordercast")
+    """The release that measured it. Another one may simulate differently, so its parts are not mixed in."""
 
 
 class Parts:
@@ -57,7 +60,8 @@ class Parts:
             part = msgspec.json.decode(self._path(configuration.id).read_bytes(), type=Part)
         except (OSError, msgspec.DecodeError):
             return None
-        return part if part.id == configuration.id and part.parameters == configuration.parameters else None
+        expected = (configuration.id, configuration.parameters, version("ordercast"))
+        return part if (part.id, part.parameters, part.made_by) == expected else None
 
     def _path(self, id_: str) -> Path:
         return self._directory / f"{id_}.json"

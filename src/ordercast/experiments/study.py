@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from ordercast.core.errors import InvariantError, unknown_name
 
+GUARANTEES_HOLD = "guarantees-hold"
+"""The claim, of every study that judges its runs, that all of them held what they promise."""
+
 Value = str | int | float | bool | None
 Row = dict[str, Value]
 """A row of the results, or the parameters of one configuration: plain values, so that both are JSON and columns."""

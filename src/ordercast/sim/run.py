@@ -12,6 +12,7 @@ import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
+from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Scenario
 from ordercast.sim.detector import Detector
 from ordercast.sim.faults import FaultPlan
@@ -117,7 +118,7 @@ def _manifest(world: World, run_id: str, *, drained: bool) -> Manifest:
     return Manifest(
         run_id=run_id,
         protocol=world.protocol.name,
-        guarantee=_claim(world),
+        guarantee=claimed_guarantee(scenario.workload, world.protocol.guarantee),
         scope=world.protocol.scope,
         seed=world.seed,
         scenario=scenario.name,
@@ -139,16 +140,3 @@ def _manifest(world: World, run_id: str, *, drained: bool) -> Manifest:
         },
         options=scenario.options,
     )
-
-
-def _claim(world: World) -> str:
-    """The one guarantee of all messages, or `mixed`."""
-    labels: set[str] = set()
-    for load in world.scenario.workload:
-        steps = getattr(load, "steps", None)
-        asked = [step.guarantee for step in steps if step.do == "publish"] if steps is not None else None
-        if asked is None:
-            guarantee = getattr(load, "guarantee", "")
-            asked = [guarantee] if isinstance(guarantee, str) else list(guarantee)
-        labels |= {label or world.protocol.guarantee.label for label in asked}
-    return labels.pop() if len(labels) == 1 else "mixed"

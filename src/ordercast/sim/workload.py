@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import math
 import zlib
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Callable
 from typing import Any, assert_never
 
-from ordercast.core.chance import exponential, mix, salt, unit
+from ordercast.core.chance import exponential, mix, unit
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Origin, Topic, publisher_of
-from ordercast.core.messages import GUARANTEES, Guarantee, Message
-from ordercast.scenario.destinations import Choose, chooser
-from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, RandomTo, ReplyLoad, Schedule, Step
+from ordercast.core.messages import GUARANTEES, Message
+from ordercast.scenario.choosing import Chooser, DrawnLoad, Population, publishers_of
+from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Schedule, Step
 from ordercast.sim.host import Host
 from ordercast.sim.scheduler import ns
 from ordercast.sim.world import World
 
-AnyLoad = OpenLoad | ClosedLoad | BurstLoad | ReplyLoad
-
-_TOPIC, _GUARANTEE, _KEY, _GAP, _REPLY = 1, 2, 3, 4, 5
+_GAP, _REPLY = 4, 5
+"""Apart from the numbers that the choosers use up."""
 _NO_TOPIC = Topic("")
 _MAX_RATE = 1e8
 _LEAST_ROUND = ns(1)
@@ -51,19 +48,23 @@ def start_workload(world: World) -> None:
 class _Load:
     """What the kinds of load have in common: choosing topic, guarantee, keys and destinations."""
 
-    def __init__(self, world: World, load: AnyLoad, where: str) -> None:
+    def __init__(self, world: World, load: DrawnLoad, where: str) -> None:
         self.world = world
         self.load = load
         self.left = load.limit if load.limit is not None else math.inf
         _check_common(world, load, where)
         self.start = ns(load.start_ms)
         self.stop = ns(world.scenario.duration_ms if load.stop_ms is None else load.stop_ms)
-        self.publishers = self._publishers(where)
-        self.salts = {host.node: salt(world.seed, where, host.node) for host in self.publishers}
-        self.counts = dict.fromkeys(self.salts, 0)
-        self._choose = self._chooser(where)
-        self._topics = self._topic_lists(where)
-        self._guarantees = _guarantee_shares(load.guarantee, world.protocol.guarantee, where)
+        people = Population(world.graph.nodes, world.graph.servers, world.graph.clients, world.groups)
+        choosers = {
+            node: Chooser(load, where, node, people, world.seed, world.protocol.guarantee)
+            for node in publishers_of(load, where, people)
+        }
+        self.choosers = {node: chooser for node, chooser in choosers.items() if chooser.has_target}
+        self.publishers = [world.hosts[node] for node in self.choosers]
+        if not self.publishers:
+            raise UsageError(f"{where}.topics: no publisher has a topic to publish to")
+        self.counts = dict.fromkeys(self.choosers, 0)
 
     def publish(self, host: Host, told: Callable[[Message], None] | None = None) -> None:
         """One message from `host`, if it is up and the load is not over."""
@@ -71,70 +72,13 @@ class _Load:
             return
         self.left -= 1
         self.counts[host.node] = number = self.counts[host.node] + 1
-        bits = mix(self.salts[host.node], number)
-        topic, dst = self._target(host, bits)
-        host.publish(topic, self.load.payload_bytes, self._guarantee(bits), self._keys(bits), dst, told)
+        choice = self.choosers[host.node].choose(number)
+        host.publish(choice.topic, self.load.payload_bytes, choice.guarantee, choice.keys, choice.dst, told)
 
     def at(self, time_ns: int, action: Callable[[Any, Any], None], a: Any, b: Any = None) -> None:
         """Call on the clock, unless the load is over by then: what does nothing must not keep the run from its rest."""
         if time_ns < self.stop:
             self.world.clock.at(time_ns, action, a, b)
-
-    def _target(self, host: Host, bits: int) -> tuple[Topic, tuple[NodeId, ...]]:
-        if self._choose is not None:
-            return _NO_TOPIC, self._choose(bits)
-        topics, weights = self._topics[host.node]
-        return topics[_weighted(weights, mix(bits, _TOPIC))], ()
-
-    def _guarantee(self, bits: int) -> Guarantee:
-        guarantees, weights = self._guarantees
-        return guarantees[_weighted(weights, mix(bits, _GUARANTEE))]
-
-    def _keys(self, bits: int) -> tuple[str, ...]:
-        if not self.load.keys:
-            return ()
-        drawn = {mix(bits, _KEY, i) % self.load.keys for i in range(self.load.keys_per_message)}
-        return tuple(f"k{key}" for key in sorted(drawn))
-
-    def _publishers(self, where: str) -> list[Host]:
-        if self.load.publishers == "all":
-            return list(self.world.hosts.values())
-        if self.load.publishers == "clients":
-            return [self.world.hosts[node] for node in self.world.graph.clients or self.world.graph.nodes]
-        if not self.load.publishers:
-            raise UsageError(f"{where}.publishers: nobody publishes")
-        return [self.world.host(name, f"{where}.publishers") for name in self.load.publishers]
-
-    def _chooser(self, where: str) -> Choose | None:
-        """How a message without topic finds its destinations; None: it has a topic."""
-        to = self.load.to
-        if to is not None and self.load.destinations:
-            raise UsageError(f"{where}: give either destinations or to")
-        if to is None and self.load.destinations:
-            to = RandomTo(count=self.load.destinations)
-        return chooser(to, self.world.graph.servers, f"{where}.to") if to is not None else None
-
-    def _topic_lists(self, where: str) -> dict[NodeId, tuple[Sequence[Topic], list[float]]]:
-        """For each publisher the topics it chooses from and their cumulated weights."""
-        groups = self.world.groups
-        lists: dict[NodeId, tuple[Sequence[Topic], list[float]]] = {}
-        for host in self.publishers:
-            match self.load.topics:
-                case "any":
-                    topics = list(groups)
-                case "member":
-                    topics = [topic for topic, members in groups.items() if host.node in members]
-                case given:
-                    for topic in given:
-                        if topic not in groups:
-                            raise UsageError(f"{where}.topics: {unknown_name('topic', topic, groups)}")
-                    topics = [Topic(topic) for topic in given]
-            lists[host.node] = (topics, _cumulated(len(topics), self.load.popularity))
-        if self._choose is None:
-            self.publishers = [host for host in self.publishers if lists[host.node][0]]
-            if not self.publishers:
-                raise UsageError(f"{where}.topics: no publisher has a topic to publish to")
-        return lists
 
 
 class _Open(_Load):
@@ -152,7 +96,7 @@ class _Open(_Load):
     def _gap(self, host: Host, number: int) -> float:
         if self.regular:
             return self.gap_ns
-        return exponential(mix(self.salts[host.node], number, _GAP), self.gap_ns)
+        return exponential(mix(self.choosers[host.node].salted, number, _GAP), self.gap_ns)
 
     def _next(self, host: Host, number: int) -> None:
         if self.left <= 0:
@@ -268,11 +212,12 @@ class _Reply(_Load):
         world.delivery_watchers.append(self._delivered)
 
     def _delivered(self, host: Host, message: Message) -> None:
-        salted = self.salts.get(host.node)
-        if salted is None or message.publisher == host.node:
+        chooser = self.choosers.get(host.node)
+        if chooser is None or message.publisher == host.node:
             return
         depth = self.depths.get(message.id, 0) + 1
-        if depth <= self.max_depth and unit(mix(salted, zlib.crc32(message.id.encode()), _REPLY)) < self.probability:
+        bits = mix(chooser.salted, zlib.crc32(message.id.encode()), _REPLY)
+        if depth <= self.max_depth and unit(bits) < self.probability:
             self.at(self.world.clock.now + self.delay, self._answer, host, depth)
 
     def _answer(self, host: Host, depth: int) -> None:
@@ -342,7 +287,7 @@ def _check_message_id(world: World, message_id: str, where: str) -> None:
     world.host(publisher_of(Origin(origin)), where)
 
 
-def _check_common(world: World, load: AnyLoad, where: str) -> None:
+def _check_common(world: World, load: DrawnLoad, where: str) -> None:
     duration = world.scenario.duration_ms
     bounds: dict[str, tuple[float | None, float, float]] = {
         "payload_bytes": (load.payload_bytes, 0, _MAX_PAYLOAD),
@@ -361,28 +306,3 @@ def _check_common(world: World, load: AnyLoad, where: str) -> None:
         raise UsageError(
             f"{where}.stop_ms: {load.stop_ms} is not after start_ms and within the duration of {duration} ms"
         )
-
-
-def _guarantee_shares(
-    asked: str | dict[str, float], default: Guarantee, where: str
-) -> tuple[list[Guarantee], list[float]]:
-    shares = {asked: 1.0} if isinstance(asked, str) else asked
-    if not asked:
-        return [default], [1.0]
-    for name, share in shares.items():
-        if name not in GUARANTEES:
-            raise UsageError(f"{where}.guarantee: {unknown_name('guarantee', name, GUARANTEES)}")
-        if share < 0:
-            raise UsageError(f"{where}.guarantee.{name}: {share} is negative")
-    if sum(shares.values()) <= 0:
-        raise UsageError(f"{where}.guarantee: the shares add up to nothing")
-    return [GUARANTEES[name] for name in shares], list(accumulate(shares.values()))
-
-
-def _cumulated(count: int, exponent: float) -> list[float]:
-    return list(accumulate((k + 1) ** -exponent for k in range(count)))
-
-
-def _weighted(cumulated: list[float], bits: int) -> int:
-    """An index with probability by weight."""
-    return min(bisect_right(cumulated, unit(bits) * cumulated[-1]), len(cumulated) - 1)

@@ -39,6 +39,7 @@ _FIELD_MEANINGS = {
     "version": "of the program that wrote the run",
     "clock": "`global`: all times come from one clock; `local`: each node has its own",
     "drained": "whether the run ended with a fault-free drain that came to rest; null: nobody says",
+    "genuine": "whether it claims that only the publisher and the destinations of a message take part",
     "records": "`all` events, or only those of the application (`app`: no send, receive, drop)",
     "faults": "faults that fired, by kind",
     "totals": "counters of the whole run, also where `records` left the rows out",

@@ -102,7 +102,7 @@ def _about(trace: Trace, rows: Rows, duties: Duties, scope: str) -> About:
     return About(
         run=trace.run,
         path=trace.path,
-        protocol=manifest.protocol if manifest else "unknown",
+        protocol=manifest.protocol if manifest else "foreign trace",
         guarantee=manifest.guarantee if manifest else "mixed",
         scope=scope,
         checks=duties.checks,

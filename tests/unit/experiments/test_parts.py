@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ordercast.core.errors import UsageError
 from ordercast.experiments.parts import PARTS, Part, Parts, replacing_directory, write_atomically
@@ -40,6 +41,12 @@ def test_a_part_with_other_parameters_counts_as_not_finished(tmp_path: Path) -> 
     parts = Parts(tmp_path)
     parts.keep(part_of(ONE))
     assert parts.finished([Configuration(ONE.id, {"n": 7})]) == {}
+
+
+def test_a_part_of_another_release_counts_as_not_finished(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    parts.keep(replace(part_of(ONE), made_by="0.0.1"))
+    assert parts.finished([ONE]) == {}
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

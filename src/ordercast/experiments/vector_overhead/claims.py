@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ordercast.experiments.curves import Curve, curve, fit_line, listed, rises
-from ordercast.experiments.study import Claim, Row
+from ordercast.experiments.study import GUARANTEES_HOLD, Claim, Row
 from ordercast.experiments.vector_overhead.runs import DURATION_MS, HELD, HISTORY_NODES, LOAD_NODES, RATE, VIOLATED
 from ordercast.experiments.vector_overhead.sources import BSS91, CB91, OURS, PC18
 
@@ -71,7 +71,7 @@ def _guarantees_hold(rows: Sequence[Row]) -> Claim:
               if row["judged"] == VIOLATED]  # fmt: skip
     measured = f"held in {judged[HELD]} of {len(rows)} runs"
     return Claim(
-        id="guarantees-hold",
+        id=GUARANTEES_HOLD,
         source=BSS91,
         statement="Every run holds what its protocol promises: flood eventual delivery, fifo and vector their order.",
         measured=f"{measured}; violated: {'; '.join(broken)}" if broken else measured,

@@ -1,0 +1,19 @@
+"""Runtime C: every interleaving of a small configuration."""
+
+from ordercast.explore.result import Counterexample, Exploration, Replay, Size
+from ordercast.explore.run import explore, replay
+from ordercast.explore.schedule import Schedule, read_schedule, write_schedule
+from ordercast.explore.timing import scenario_of
+
+__all__ = [
+    "Counterexample",
+    "Exploration",
+    "Replay",
+    "Schedule",
+    "Size",
+    "explore",
+    "read_schedule",
+    "replay",
+    "scenario_of",
+    "write_schedule",
+]

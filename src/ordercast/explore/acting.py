@@ -1,0 +1,76 @@
+"""One input handed to one machine, and what no machine may do about it whatever the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
+
+from ordercast.core.errors import InvariantError, PeerError, UsageError
+from ordercast.core.machine import Machine
+from ordercast.core.messages import Message, Packet
+from ordercast.explore.properties import History, Violation, name
+from ordercast.explore.setting import Effects, Setting
+
+
+class Cause(NamedTuple):
+    """Why a node moves: an input from `peer`, or a timer."""
+
+    node: int
+    peer: int
+    what: Packet | Message | None
+    timer: Hashable = None
+
+
+def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message, int]) -> Effects | Violation:
+    """Let the machine handle its input. An error that it raises is a violation: it must never raise one here."""
+    effects = Effects()
+    try:
+        if cause.what is None:
+            machine.on_timer(cause.timer, effects)
+        elif isinstance(cause.what, Message):
+            machine.on_publish(cause.what, effects)
+        else:
+            machine.on_receive(setting.everyone[cause.peer], cause.what, effects)
+    except UsageError:
+        raise
+    except (InvariantError, PeerError) as error:
+        return _failure(cause, str(error), setting, index)
+    except Exception as error:  # noqa: BLE001 - a machine that fails is what the explorer looks for
+        return _failure(cause, f"{type(error).__name__}: {error}", setting, index)
+    return _misconduct(cause, effects, setting, index) or effects
+
+
+def told(cause: Cause, effects: Effects, index: Mapping[Message, int]) -> History:
+    """What the input adds to the node's history."""
+    published = (~index[cause.what],) if isinstance(cause.what, Message) else ()
+    return published + tuple(index[message] for message in effects.delivered)
+
+
+def carried(what: Packet | Message | None) -> Message | None:
+    """The message that an input brings along, if it brings a whole one."""
+    if isinstance(what, Packet) and what.carries is not None:
+        message: Message = getattr(what, what.carries)
+        return message
+    return None
+
+
+def _failure(cause: Cause, text: str, setting: Setting, index: Mapping[Message, int]) -> Violation:
+    """What the machine complained of, with the names that the schedule uses."""
+    for message, i in index.items():
+        text = text.replace(message.id, name(i))
+    me = setting.everyone[cause.node]
+    return Violation("invariant", text if text.startswith(me) else f"{me}: {text}")
+
+
+def _misconduct(cause: Cause, effects: Effects, setting: Setting, index: Mapping[Message, int]) -> Violation | None:
+    me = setting.everyone[cause.node]
+    for peer, _ in effects.sent:
+        if peer not in setting.neighbours[me]:
+            return Violation("invariant", f"{me} sends to {peer}, which is not its neighbour")
+    for message in effects.delivered:
+        if message not in index:
+            return Violation("integrity", f"{me} delivers {message.id}, which nobody published in this form")
+    brought = carried(cause.what)
+    if setting.genuine and brought is not None and me not in brought.dst:
+        return Violation("genuine", f"{me} takes part in {name(index[brought])}, which is not addressed to it")
+    return None

@@ -1,0 +1,30 @@
+"""Tables that grow as they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Learnt(dict[K, V]):
+    """A table that computes what it does not hold yet."""
+
+    def __init__(self, learn: Callable[[K], V]) -> None:
+        super().__init__()
+        self._learn = learn
+
+    def __missing__(self, key: K) -> V:
+        value = self[key] = self._learn(key)
+        return value
+
+
+def number_of(value: V, numbers: dict[V, int], values: list[V]) -> int:
+    """The number of a value, a new one if it is new."""
+    number = numbers.get(value)
+    if number is None:
+        number = numbers[value] = len(values)
+        values.append(value)
+    return number

@@ -1,0 +1,124 @@
+"""How the real machines react: each state of a machine meets each input once, and what came of it is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from ordercast.core.errors import UsageError
+from ordercast.core.machine import Machine
+from ordercast.core.messages import Message, Packet
+from ordercast.explore.acting import Cause, act, told
+from ordercast.explore.configurations import Configuration
+from ordercast.explore.learnt import number_of
+from ordercast.explore.properties import History, Violation
+from ordercast.explore.setting import Effects, Setting
+
+Input = tuple[int, Packet | Message]
+"""Who it comes from, and what it is."""
+Parcel = tuple[int, tuple[int, ...]]
+"""What one node sends another in one step: the sender, and the numbers of the inputs."""
+
+
+class Reaction(NamedTuple):
+    """What a machine made of an input."""
+
+    after: int
+    told: History
+    """What it adds to the node's history."""
+    pushes: tuple[tuple[int, int], ...]
+    """(node, number of a parcel) for each node that it sends to."""
+    fault: Violation | None = None
+    answers: tuple[tuple[int, int], ...] = ()
+    """(rank of a client, number of an input) for each packet to a client."""
+    completes: bool = False
+    """Whether a client now has the answer it waited for."""
+
+
+class Reactions:
+    """All states of machines, and all inputs, met so far."""
+
+    def __init__(self, setting: Setting, *, upwards: bool) -> None:
+        self.setting = setting
+        self._upwards = upwards
+        self.inputs: list[Input] = []
+        self.parcels: list[Parcel] = []
+        self._input_numbers: dict[Input, int] = {}
+        self._parcel_numbers: dict[Parcel, int] = {}
+        self._states: list[tuple[int, Machine, frozenset[Hashable]]] = []
+        self._state_numbers: dict[Hashable, int] = {}
+        self._known: dict[tuple[int, Hashable], Reaction] = {}
+        self._index: dict[Message, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def expect(self, configuration: Configuration) -> None:
+        """Let the messages of a configuration be delivered."""
+        self._index.update((message, i) for i, message in enumerate(self.setting.messages(configuration)))
+
+    def input(self, peer: int, what: Packet | Message) -> int:
+        return number_of((peer, what), self._input_numbers, self.inputs)
+
+    def state(self, node: int, machine: Machine, timers: frozenset[Hashable]) -> int:
+        key = (node, machine.frozen(), timers)
+        number = self._state_numbers.get(key)
+        if number is None:
+            number = self._state_numbers[key] = len(self._states)
+            self._states.append((node, machine, timers))
+        return number
+
+    def timers(self, state: int) -> list[Hashable]:
+        return sorted(self._states[state][2], key=repr)
+
+    def node(self, state: int) -> int:
+        return self._states[state][0]
+
+    def to_input(self, state: int, number: int) -> Reaction:
+        known = self._known.get((state, number))
+        if known is None:
+            cause = Cause(self._states[state][0], *self.inputs[number])
+            known = self._known[state, number] = self._react(state, cause)
+        return known
+
+    def to_timer(self, state: int, name: Hashable) -> Reaction:
+        key = (state, ("timer", name))
+        if key not in self._known:
+            node = self._states[state][0]
+            self._known[key] = self._react(state, Cause(node, node, None, name))
+        return self._known[key]
+
+    def _react(self, state: int, cause: Cause) -> Reaction:
+        """Run the real machine on a copy of its state."""
+        node, before, timers = self._states[state]
+        machine = before.copy()
+        effects = act(machine, cause, self.setting, self._index)
+        if isinstance(effects, Violation):
+            return Reaction(state, (), (), effects)
+        armed = effects.armed(timers - {cause.timer} if cause.what is None else timers)
+        after = self.state(node, machine, armed)
+        pushes, answers = self._pack(node, effects)
+        return Reaction(
+            after, told(cause, effects, self._index), pushes, answers=answers, completes=bool(effects.completed)
+        )
+
+    def _pack(self, node: int, effects: Effects) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+        """What the node sends: one parcel for each server, and single answers for clients."""
+        by_target: dict[int, list[int]] = {}
+        answers = []
+        for peer, packet in effects.sent:
+            target = self.setting.rank[peer]
+            if target >= len(self.setting.servers):
+                answers.append((target, self.input(node, packet)))
+                continue
+            if self._upwards and target <= node:
+                raise UsageError(f"ascending: {self.setting.info.name} sends downwards, from n{node} to n{target}")
+            by_target.setdefault(target, []).append(self.input(node, packet))
+        return self.parcel(node, by_target), tuple(answers)
+
+    def parcel(self, sender: int, by_target: dict[int, list[int]]) -> tuple[tuple[int, int], ...]:
+        """(server, number of a parcel) for inputs that go to servers together."""
+        return tuple(
+            (target, number_of((sender, tuple(items)), self._parcel_numbers, self.parcels))
+            for target, items in by_target.items()
+        )

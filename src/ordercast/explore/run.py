@@ -1,0 +1,318 @@
+"""Explore a scope: all its configurations, smallest first, until a promise breaks or nothing is left."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.registry import ProtocolInfo
+from ordercast.explore.acting import Cause
+from ordercast.explore.ascending import Ascending
+from ordercast.explore.behaviour import Behaviour
+from ordercast.explore.configurations import Configuration, Scope, check_scope
+from ordercast.explore.properties import Violation, delivered, name
+from ordercast.explore.real_time import RealTimeSearch
+from ordercast.explore.result import Counterexample, Exploration, Replay, Size
+from ordercast.explore.schedule import Schedule, parse_step, read_schedule
+from ordercast.explore.search import Judge, LimitReachedError, Look, Search, State
+from ordercast.explore.setting import Setting, is_addressed
+from ordercast.explore.stage import Stage
+from ordercast.explore.timed_stage import TimedStage
+from ordercast.protocols import lookup
+
+Progress = Callable[[float], None]
+
+_LARGEST_TABLE = 4_000_000
+"""Entries of what was learnt before it is forgotten, between two configurations."""
+_SET_ENTRY_BYTES = 16
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How to explore; `explore` documents the fields."""
+
+    protocol: str
+    info: ProtocolInfo
+    scope: Scope
+    options: Mapping[str, Any]
+    overlay: str
+    fifo: bool
+    twins_in_order: bool
+    ascending: bool
+    real_time: bool
+    keep_going: bool
+    limit_states: int | None
+    limit_seconds: float | None
+
+
+def explore(
+    protocol: str | ProtocolInfo,
+    *,
+    nodes: int,
+    messages: int = 1,
+    destinations: Sequence[Sequence[int]] | None = None,
+    publishers: Sequence[int] | None = None,
+    sizes_from: int = 2,
+    total_destinations: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    overlay: str = "clique",
+    fifo: bool = True,
+    twins_in_order: bool = False,
+    ascending: bool = False,
+    real_time: bool = False,
+    keep_going: bool = False,
+    limit_states: int | None = None,
+    limit_seconds: float | None = None,
+    progress: Progress | None = None,
+) -> Exploration:
+    """Run every interleaving of every configuration with up to `messages` messages on `nodes` nodes.
+
+    Messages go to every multiset of destination sets with at least `sizes_from` members, or to `destinations` only;
+    where a protocol sends everything to everyone, nodes publish instead, in all ways or as `publishers` says.
+    `fifo=False` lets packets overtake each other. `twins_in_order` lets messages with equal destinations enter in the
+    order of their names, which loses nothing if the protocol does not look at names. `ascending` is much faster, for
+    protocols whose packets only go to higher nodes. `real_time` also asks for real-time order: no message before one
+    that was answered before it was sent. `keep_going` lists all configurations that can go wrong.
+    """
+    info = lookup(protocol) if isinstance(protocol, str) else protocol
+    plan = Plan(
+        protocol=protocol if isinstance(protocol, str) else info.name,
+        info=info,
+        scope=_scope(info, nodes, messages, destinations, publishers, sizes_from, total_destinations),
+        options=options or {},
+        overlay=overlay,
+        fifo=fifo,
+        twins_in_order=twins_in_order,
+        ascending=ascending,
+        real_time=real_time,
+        keep_going=keep_going,
+        limit_states=limit_states,
+        limit_seconds=limit_seconds,
+    )
+    if real_time and (ascending or twins_in_order or plan.scope.broadcast):
+        raise UsageError("real_time: needs clients, and goes neither with ascending nor with twins_in_order")
+    return _Explorer(plan, progress).run()
+
+
+def replay(schedule: Schedule | Path) -> Replay:
+    """Perform a schedule on fresh machines and judge it after every step."""
+    value = read_schedule(schedule) if isinstance(schedule, Path) else schedule
+    try:
+        info = lookup(value.protocol)
+        configuration = value.configuration()
+        clients = 0 if configuration.publishers is not None else configuration.messages
+        setting = Setting(info, value.options, value.nodes, clients, value.overlay)
+        timed = any(parse_step(step).node in setting.clients for step in value.steps)
+        stage = (TimedStage if timed else Stage)(setting, configuration)
+        story = []
+        for step in value.steps:
+            story.append(stage.take(parse_step(step)))
+            if stage.violation is not None:
+                break
+    except UsageError as error:
+        raise UsageError(f"{schedule}: {error}" if isinstance(schedule, Path) else str(error)) from None
+    return Replay(stage.violation or stage.rest(), value.violation, story, _orders(stage))
+
+
+class _Explorer:
+    """One call of `explore`."""
+
+    def __init__(self, plan: Plan, progress: Progress | None) -> None:
+        self.plan = plan
+        self._progress = progress
+        scope = plan.scope
+        self._setting = Setting(
+            plan.info, plan.options, scope.nodes, 0 if scope.broadcast else scope.messages, plan.overlay
+        )
+        self._behaviour = self._fresh_behaviour()
+        self._begin, self._cpu_begin = time.monotonic(), time.process_time()
+        self._steps_before = 0
+        self._done = 0
+        sizes = [Size(messages, scope.count(messages)) for messages in scope.sizes()]
+        self._total = sum(size.configurations for size in sizes)
+        self.result = Exploration(protocol=plan.protocol, nodes=scope.nodes, sizes=sizes, decided=True)
+
+    def run(self) -> Exploration:
+        # The search makes no cycles of references, but millions of tuples that stay: the collector would go through
+        # them again and again for nothing, which was measured to cost a third of the time.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._explore_all()
+        except LimitReachedError:
+            self.result.decided = False
+        finally:
+            if collecting:
+                gc.enable()
+        self.result.machine_steps = self._steps_before + self._behaviour.steps_run
+        self.result.seconds = time.monotonic() - self._begin
+        self.result.cpu_seconds = time.process_time() - self._cpu_begin
+        return self.result
+
+    def _explore_all(self) -> None:
+        for size in self.result.sizes:
+            for configuration in self.plan.scope.configurations(size.messages):
+                self._explore(configuration, size)
+                if self.result.counterexample is not None and not self.plan.keep_going:
+                    return
+
+    def _explore(self, configuration: Configuration, size: Size) -> None:
+        # Where nodes publish, what m1 stands for depends on the configuration, and so does what was learnt of it.
+        if self.plan.scope.broadcast or self._behaviour.size > _LARGEST_TABLE:
+            self._steps_before += self._behaviour.steps_run
+            self._behaviour = self._fresh_behaviour()
+            gc.collect()  # Its tables and itself refer to each other.
+        before = self.result.states
+        judge = Judge(self._behaviour, configuration, self.plan.info.guarantee)
+
+        def look(states: int) -> None:
+            self._check_limits(before + states)
+
+        search: Search | Ascending
+        if self.plan.ascending:
+            search = Ascending(self._behaviour, configuration, look)
+            start = self._behaviour.initial(configuration, twins_in_order=self.plan.twins_in_order)
+        else:
+            search, start = self._search(self._behaviour, judge, look, configuration)
+        try:
+            found = search.run(start)
+        finally:
+            self._account(size, search)
+        size.explored += 1
+        if isinstance(search, Ascending):
+            size.outcomes += len(search.outcomes)
+        else:
+            size.outcomes += judge.distinct_outcomes(twins_in_order=self.plan.twins_in_order)
+        if found is not None:
+            self._broken(configuration)
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done / self._total)
+
+    def _search(
+        self, behaviour: Behaviour, judge: Judge, look: Look, configuration: Configuration
+    ) -> tuple[Search, State]:
+        """The search in all interleavings, and where it starts."""
+        if self.plan.real_time:
+            timed = RealTimeSearch(behaviour, judge, look, configuration)
+            return timed, timed.start(configuration)
+        start = behaviour.initial(configuration, twins_in_order=self.plan.twins_in_order)
+        return Search(behaviour, judge, look), start
+
+    def _account(self, size: Size, search: Search | Ascending) -> None:
+        size.states += len(search.seen)
+        size.transitions += search.transitions
+        size.longest = max(size.longest, search.depth)
+        if len(search.seen) > self.result.largest:
+            self.result.largest = len(search.seen)
+            state = next(iter(search.seen))
+            slots = (sys.getsizeof(search.seen) - sys.getsizeof(set())) / len(search.seen)
+            self.result.bytes_per_state = sys.getsizeof(state) + max(slots, _SET_ENTRY_BYTES)
+
+    def _check_limits(self, states: int) -> None:
+        plan = self.plan
+        if plan.limit_states is not None and states > plan.limit_states:
+            raise LimitReachedError
+        if plan.limit_seconds is not None and time.monotonic() - self._begin > plan.limit_seconds:
+            raise LimitReachedError
+
+    def _broken(self, configuration: Configuration) -> None:
+        """Note a configuration that can go wrong; the first one with a shortest schedule."""
+        self.result.violating.append(str(configuration))
+        if self.result.counterexample is not None:
+            return
+        behaviour = Behaviour(self._setting, fifo=self.plan.fifo)
+        judge = Judge(behaviour, configuration, self.plan.info.guarantee)
+        search, start = self._search(behaviour, judge, lambda _states: None, configuration)
+        self.result.counterexample = self._tell(configuration, *search.schedule(start))
+
+    def _tell(self, configuration: Configuration, found: Violation | None, causes: list[Cause]) -> Counterexample:
+        """Perform the schedule on real machines: what the search found must happen there too."""
+        stage = (TimedStage if self.plan.real_time else Stage)(self._setting, configuration)
+        steps, story = [], []
+        for cause in causes:
+            step = stage.locate(cause)
+            steps.append(str(step))
+            story.append(stage.take(step))
+        violation = stage.violation or stage.rest()
+        if violation is None and found is not None and found.check == "rest":
+            violation = found  # No single run can show this one.
+        if violation is None:
+            raise InvariantError(
+                f"{self.plan.info.name}: a violation in {configuration} cannot be repeated; its machines are not "
+                "deterministic, or their frozen() leaves out something that matters"
+            )
+        return Counterexample(
+            str(configuration), violation, self._schedule(configuration, steps, violation), story, _orders(stage)
+        )
+
+    def _schedule(self, configuration: Configuration, steps: list[str], violation: Violation) -> Schedule:
+        servers = self._setting.servers
+        publishers = configuration.publishers
+        return Schedule(
+            protocol=self.plan.protocol,
+            nodes=configuration.nodes,
+            overlay=self.plan.overlay,
+            options=dict(self.plan.options),
+            destinations=[[servers[n] for n in d] for d in configuration.destinations] if publishers is None else [],
+            publishers=[] if publishers is None else [servers[n] for n in publishers],
+            steps=steps,
+            violation=violation,
+        )
+
+    def _fresh_behaviour(self) -> Behaviour:
+        return Behaviour(self._setting, fifo=self.plan.fifo, upwards=self.plan.ascending)
+
+
+def _scope(
+    info: ProtocolInfo,
+    nodes: int,
+    messages: int,
+    destinations: Sequence[Sequence[int]] | None,
+    publishers: Sequence[int] | None,
+    sizes_from: int,
+    total_destinations: int | None,
+) -> Scope:
+    addressed = is_addressed(info)
+    if destinations is not None and not addressed:
+        raise UsageError(f"destinations: messages of {info.name} go to everyone")
+    if publishers is not None and addressed:
+        raise UsageError(f"publishers: messages of {info.name} come from clients")
+    given = None
+    if destinations is not None:
+        given = Configuration(nodes, _checked_sets(destinations, nodes))
+    elif publishers is not None:
+        _checked_sets([publishers], nodes)
+        given = Configuration(nodes, (tuple(range(nodes)),) * len(publishers), tuple(publishers))
+    if given is not None:
+        messages = given.messages
+    scope = Scope(
+        nodes=nodes,
+        messages=messages,
+        sizes_from=sizes_from,
+        total_destinations=total_destinations,
+        broadcast=not addressed,
+        given=given,
+    )
+    check_scope(scope)
+    return scope
+
+
+def _checked_sets(sets: Sequence[Sequence[int]], nodes: int) -> tuple[tuple[int, ...], ...]:
+    for members in sets:
+        if not members or not all(0 <= node < nodes for node in members):
+            raise UsageError(f"{list(members)} are not nodes from 0 to {nodes - 1}")
+    return tuple(tuple(sorted(set(members))) for members in sets)
+
+
+def _orders(stage: Stage) -> list[str]:
+    return [
+        f"{node}: {' '.join(map(name, delivered(history)))}".rstrip()
+        for node, history in zip(stage.setting.servers, stage.histories, strict=True)
+    ]

@@ -1,0 +1,130 @@
+"""Whoever runs nodes on behalf of a cluster: a process of its own, or this one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ordercast.core.errors import InvariantError
+from ordercast.core.ids import NodeId
+from ordercast.net.process import Addresses, Answer, Assignment, Order, Party
+from ordercast.protocols import lookup
+
+
+class Worker(Protocol):
+    """Runs some nodes and obeys."""
+
+    nodes: list[NodeId]
+
+    async def ask(self, order: Order) -> Answer:
+        """Have an order carried out."""
+
+    async def kill(self) -> None:
+        """End it without a word."""
+
+    async def join(self) -> None:
+        """Wait until it has stopped as it was told."""
+
+    def pause(self) -> None:
+        """Make it stand still."""
+
+    def resume(self) -> None:
+        """Let it go on."""
+
+
+class LocalWorker:
+    """Nodes in this process and this event loop: quick to start. It cannot be paused, and a kill is a clean stop."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.nodes = assignment.nodes
+        self._party = Party(assignment, lookup(assignment.protocol))
+
+    @classmethod
+    async def start(cls, assignment: Assignment, _log: Path) -> tuple[Worker, Addresses]:
+        worker = cls(assignment)
+        return worker, (await worker._party.listen()).addresses
+
+    async def ask(self, order: Order) -> Answer:
+        return await self._party.obey(order)
+
+    async def kill(self) -> None:
+        await self._party.close()
+
+    async def join(self) -> None:
+        """Nothing is left to wait for."""
+
+    def pause(self) -> None:
+        raise InvariantError("nodes that share a process cannot be paused")
+
+    def resume(self) -> None:
+        raise InvariantError("nodes that share a process cannot be paused")
+
+
+class ProcessWorker:
+    """One child process and the pipes to it."""
+
+    def __init__(self, nodes: list[NodeId], process: asyncio.subprocess.Process, log: Path) -> None:
+        self.nodes = nodes
+        self._process = process
+        self._log = log
+        self._turn = asyncio.Lock()
+        self._killed = False
+
+    @classmethod
+    async def start(cls, assignment: Assignment, log: Path) -> tuple[Worker, Addresses]:
+        with log.open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "ordercast.net.process",
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr, limit=1 << 24,
+            )  # fmt: skip
+        worker = cls(assignment.nodes, process, log)
+        return worker, (await worker._ask(msgspec.json.encode(assignment))).addresses
+
+    async def ask(self, order: Order) -> Answer:
+        return await self._ask(msgspec.json.encode(order))
+
+    async def _ask(self, line: bytes) -> Answer:
+        """One question at a time; whoever was killed on purpose has nothing more to say."""
+        async with self._turn:
+            answer = await self._exchange(line)
+        if answer:
+            return msgspec.json.decode(answer, type=Answer)
+        if self._killed:
+            return Answer()
+        raise InvariantError(f"the process of {', '.join(self.nodes)} ended by itself: {self._last_words()}")
+
+    async def _exchange(self, line: bytes) -> bytes:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(line + b"\n")
+            await self._process.stdin.drain()
+            return await self._process.stdout.readline()
+        except (BrokenPipeError, ConnectionResetError):
+            return b""
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    async def kill(self) -> None:
+        self._killed = True
+        if self._process.returncode is None:
+            self._process.kill()
+        await self.join()
+
+    async def join(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        await self._process.wait()
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it left no log"

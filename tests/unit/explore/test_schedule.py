@@ -1,0 +1,81 @@
+"""A counterexample can be kept in a file, and the file shows the same violation again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ordercast.core.errors import UsageError
+from ordercast.explore import Schedule, explore, read_schedule, replay, write_schedule
+from ordercast.explore.schedule import Step, parse_step
+
+
+def test_a_written_counterexample_replays_to_the_same_violation(tmp_path: Path) -> None:
+    found = explore("daisy-chain-published", nodes=4, destinations=[[0, 2], [0, 2], [0, 3], [2, 3]]).counterexample
+    assert found is not None
+    path = tmp_path / "cycle.schedule.toml"
+
+    write_schedule(path, found.schedule, found.story)
+    again = replay(path)
+
+    assert read_schedule(path) == found.schedule
+    assert again.violation == found.violation
+    assert again.story == found.story
+    assert again.orders == found.orders
+
+
+def test_options_and_broadcasts_survive_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "b.schedule.toml"
+    schedule = Schedule(
+        protocol="sequencer",
+        nodes=2,
+        overlay="line",
+        options={"f": 0, "batch_ms": 1.5, "sequencer": "n1"},
+        publishers=["n0"],
+        steps=["n0 publishes", "n0 -> n1", "n1 timer batch"],
+    )
+
+    write_schedule(path, schedule, ["a", "b", "c"])
+
+    assert read_schedule(path) == schedule
+    assert replay(path).orders == ["n0:", "n1: m1"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [Step("n2", "n0"), Step("n2", "c1"), Step("n2", "n0", position=3), Step("n1"), Step("n0", timer="('resend', 2)")],
+)
+def test_a_step_is_read_as_it_was_written(step: Step) -> None:
+    assert parse_step(str(step)) == step
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("steps = [", "TOML"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = []', "destinations or publishers"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = ["jump"]\ndestinations = [["n0"]]', r"steps\[0\].*'jump'"),
+        ('protocol = "skin"\nnodes = 2\nsteps = []\ndestinations = [["n0"]]', "did you mean 'skeen'"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = ["n1 -> n0"]\ndestinations = [["n0"]]', "nothing is on its way"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = ["c9 -> n0"]\ndestinations = [["n0"]]', "'c9'"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = ["n0 timer x"]\ndestinations = [["n0"]]', "not armed"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = []\ndestinations = [["n7"]]', "'n7'"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = []\ndestinations = [["n0"]]\nformat = 2', "format"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = []\ndestinations = [["n0"]]\ncolour = 2', "colour"),
+    ],
+)
+def test_a_bad_file_is_named_with_what_is_wrong_in_it(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "bad.schedule.toml"
+    path.write_text(text)
+
+    with pytest.raises(UsageError, match=problem) as error:
+        replay(path)
+    assert str(path) in str(error.value)
+
+
+def test_a_schedule_that_stops_half_way_proves_nothing() -> None:
+    done = replay(Schedule(protocol="skeen", nodes=2, destinations=[["n0", "n1"]], steps=["c1 -> n0"]))
+
+    assert done.violation is None
+    assert done.orders == ["n0:", "n1:"]
