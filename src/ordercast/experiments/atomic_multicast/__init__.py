@@ -1,0 +1,104 @@
+"""Atomic multicast compared: Skeen, Delporte-Fauconnier and the daisy chain, under the loads of the article on it."""
+
+from __future__ import annotations
+
+from ordercast.experiments.atomic_multicast.claims import (
+    clocks_claims,
+    groups_claims,
+    random_claims,
+    tcp_claims,
+    tpcc_claims,
+)
+from ordercast.experiments.atomic_multicast.figures import (
+    clocks_figures,
+    groups_figures,
+    random_figures,
+    tcp_figures,
+    tpcc_figures,
+)
+from ordercast.experiments.atomic_multicast.runs import measure, weigh
+from ordercast.experiments.atomic_multicast.scales import CLOCKS_SCALES, GROUPS_SCALES, RANDOM_SCALES, TPCC_SCALES
+from ordercast.experiments.atomic_multicast.sources import DCC
+from ordercast.experiments.atomic_multicast.tcp import TCP_SCALES
+from ordercast.experiments.atomic_multicast.tcp import measure as measure_processes
+from ordercast.experiments.study import Study
+
+_SET_UP = (
+    " Every client sends, waits for its answer and sends again. A server handles one input at a time: 8 µs, 2 more a "
+    "delivery, 8 more a packet sent, and 0.01 for each byte in or out. Links take 0.05 ms and an exponential 0.02 ms "
+    "more, in order. Latency is what clients see, after a warm-up of a fifth of the messages; the trimmed mean leaves "
+    "out the highest and the lowest twentieth. Every run is simulated, measured from its trace and judged."
+)
+
+RANDOM_STUDY = Study(
+    name="atomic-random",
+    version=1,
+    title="Atomic multicast to random servers: latency against throughput",
+    source=DCC,
+    description="Skeen, Delporte-Fauconnier and the daisy chain with each of its rules, among 16 servers: messages go "
+    "to 2, 4 or 8 random ones, or to any number of them." + _SET_UP,
+    scales=RANDOM_SCALES,
+    run=measure,
+    claims=random_claims,
+    figures=random_figures,
+    weigh=weigh,
+)
+
+TPCC_STUDY = Study(
+    name="atomic-tpcc",
+    version=1,
+    title="Atomic multicast to the warehouses of TPC-C transactions",
+    source=DCC,
+    description="Skeen, Delporte-Fauconnier and the daisy chain with each of its rules, among 16 servers with a "
+    "warehouse each: most transactions stay at home, about every tenth touches another warehouse." + _SET_UP,
+    scales=TPCC_SCALES,
+    run=measure,
+    claims=tpcc_claims,
+    figures=tpcc_figures,
+    weigh=weigh,
+)
+
+GROUPS_STUDY = Study(
+    name="atomic-groups",
+    version=1,
+    title="Atomic multicast to disjoint groups, some messages leaving them",
+    source=DCC,
+    description="16 servers in eight groups of two, four of four or two of eight. Strided groups have other groups' "
+    "servers between their members, contiguous ones do not. Some messages go to random servers instead; for the "
+    "conclusion of the article, sets of random servers are measured too." + _SET_UP,
+    scales=GROUPS_SCALES,
+    run=measure,
+    claims=groups_claims,
+    figures=groups_figures,
+    weigh=weigh,
+)
+
+CLOCKS_STUDY = Study(
+    name="atomic-clocks",
+    version=1,
+    title="The clocks of the daisy chain: whole or reduced, for 4, 8 and 16 servers",
+    source=DCC,
+    description="The daisy chain under each of its rules, with all counters in every packet or only those that changed "
+    "since the last one on the same channel, on TPC-C transactions." + _SET_UP,
+    scales=CLOCKS_SCALES,
+    run=measure,
+    claims=clocks_claims,
+    figures=clocks_figures,
+    weigh=weigh,
+)
+
+TCP_STUDY = Study(
+    name="atomic-tcp",
+    version=1,
+    title="Atomic multicast among real processes",
+    source=DCC,
+    description="Skeen, Delporte-Fauconnier and the daisy chain over TCP on this machine: four processes, each with a "
+    "server and two clients, messages to two of the servers or to all of them. The times are those of the machine and "
+    "differ from run to run, so claims are judged by medians. Every run is measured from its trace and judged.",
+    scales=TCP_SCALES,
+    run=measure_processes,
+    claims=tcp_claims,
+    figures=tcp_figures,
+)
+
+STUDIES = (CLOCKS_STUDY, GROUPS_STUDY, RANDOM_STUDY, TCP_STUDY, TPCC_STUDY)

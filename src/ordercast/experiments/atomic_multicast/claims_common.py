@@ -1,0 +1,144 @@
+"""Claims that every study of atomic multicast makes about its own runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ordercast.experiments.atomic_multicast.results import Figure, Results, all_of, falls, listed
+from ordercast.experiments.atomic_multicast.runs import (
+    CONTIGUOUS,
+    COVER,
+    DCC_RV,
+    DF,
+    GROUPS,
+    HELD,
+    LITE,
+    SKEEN,
+    VIOLATED,
+)
+from ordercast.experiments.atomic_multicast.scales import CLOCKS, MOST_CLIENTS, RULES, SIZES
+from ordercast.experiments.atomic_multicast.sources import OURS
+from ordercast.experiments.study import Claim, Row
+
+_LOOP_TOLERANCE = 0.1
+_SAME = 1.02
+"""Runs of different rules see different schedules: so much more does not count as more."""
+
+
+def guarantees_hold(results: Results) -> Claim:
+    judged = Counter(row["judged"] for row in results.rows)
+    broken = [f"{row['system']} ({row['failed_checks']}), configuration {row['id']}" for row in results.rows
+              if row["judged"] == VIOLATED]  # fmt: skip
+    measured = f"held in {judged[HELD]} of {len(results.rows)} runs"
+    return Claim(
+        id="guarantees-hold",
+        source=OURS,
+        statement="In every run all destinations deliver, in an acyclic order; Skeen and Delporte-Fauconnier involve "
+        "nobody else.",
+        measured=f"{measured}; violated: {'; '.join(broken)}" if broken else measured,
+        holds=False if broken else True if judged[HELD] == len(results.rows) else None,
+    )
+
+
+def closed_loop(results: Results) -> Claim:
+    """Throughput times latency is the number of clients: a check of the measurement itself."""
+    off = [loop for row in results.rows if (loop := _loop(row)) is not None]
+    worst = max((abs(share - 1) for share in off), default=None)
+    return Claim(
+        id="closed-loop",
+        source=OURS,
+        statement="Throughput times untrimmed mean latency is the number of clients "
+        f"(within {_LOOP_TOLERANCE:.0%}: the window ends before its longest requests do).",
+        measured="nothing was measured" if worst is None else f"at most {worst:.1%} off in {len(off)} runs",
+        holds=None if worst is None else worst <= _LOOP_TOLERANCE,
+    )
+
+
+def _loop(row: Row) -> Figure:
+    rate, latency, clients = row["throughput_per_s"], row["latency_ms_mean"], row["clients"]
+    if isinstance(rate, float) and isinstance(latency, float) and isinstance(clients, int):
+        return rate * latency / 1000 / clients
+    return None
+
+
+def exact_packets(results: Results) -> Claim:
+    """The packet counts that the protocols have by construction."""
+    expected: dict[tuple[str, str], int] = {}
+    for size in (2, 4, 8):
+        expected |= {(SKEEN, f"rand{size}"): size * size, (DF, f"rand{size}"): 2 * size - 1}
+    return _counts(
+        results,
+        expected,
+        "exact-packets",
+        "A multicast to k servers takes exactly k² packets under Skeen and 2k - 1 under Delporte-Fauconnier "
+        "(client's copies included, answers not).",
+    )
+
+
+def packets_without_gaps(results: Results) -> Claim:
+    """Not for `cover`, whose flushes are packets too."""
+    expected = {(rule, group): size for rule in (DCC_RV, LITE) for group, size in GROUPS.items()}
+    return _counts(
+        results,
+        expected,
+        "exact-packets",
+        "In contiguous groups, where nobody is in between, the daisy chain takes exactly k packets for k servers "
+        f"({DCC_RV} and {LITE}).",
+        layout=CONTIGUOUS,
+    )
+
+
+def _counts(
+    results: Results, expected: dict[tuple[str, str], int], id_: str, statement: str, *, layout: str = ""
+) -> Claim:
+    found = {pair: results.average("packets_per_message", *pair, layout=layout) for pair in expected}
+    verdicts = [None if packets is None else packets == expected[pair] for pair, packets in found.items()]
+    names = [f"{system} {workload}" for system, workload in expected]
+    measured = f"packets a multicast: {listed(names, found.values(), 2)}"
+    return Claim(id=id_, source=OURS, statement=statement, measured=measured, holds=all_of(verdicts))
+
+
+def weaker_rules_visit_less(
+    results: Results, workloads: Sequence[str], *, layout: str = "", random: float = 0.0
+) -> Claim:
+    verdicts, texts = [], []
+    for workload in workloads:
+        steps = [
+            results.average("visits_per_message", rule, workload, layout=layout, random=random) for rule in RULES
+        ]  # fmt: skip
+        fast = [results.average("fast_share", rule, workload, layout=layout, random=random) for rule in RULES]
+        verdicts += [falls([steps[0], steps[2]]), _at_most(steps[1], steps[0])]
+        percent = [None if share is None else 100 * share for share in fast]
+        texts.append(f"{workload}: {listed(RULES, steps, 2)} (fast hops in %: {listed(RULES, percent, 1)})")
+    return Claim(
+        id="weaker-rules-visit-less",
+        source=OURS,
+        statement=f"On every workload {COVER} visits fewer servers that are no destinations than {DCC_RV}, and {LITE} "
+        f"no more ({MOST_CLIENTS} clients).",
+        measured=f"visits a multicast: {'; '.join(texts)}",
+        holds=all_of(verdicts),
+    )
+
+
+def _at_most(one: Figure, other: Figure) -> bool | None:
+    return None if one is None or other is None else one <= other * _SAME
+
+
+def reduced_clocks_are_smaller(results: Results, workload: str) -> Claim:
+    verdicts, texts = [], []
+    for rule, whole in CLOCKS.items():
+        for servers in SIZES:
+            pair = [
+                results.average("header_bytes_per_hop", system, workload, servers=servers) for system in (whole, rule)
+            ]
+            verdicts.append(falls(pair))
+            texts.append(f"{rule}, {servers} servers: {listed(('whole', 'reduced'), pair, 1)}")
+    return Claim(
+        id="reduced-clocks-are-smaller",
+        source=OURS,
+        statement="Under every rule and for every number of servers, packets between servers have smaller headers with "
+        "reduced clocks.",
+        measured=f"header bytes a packet: {'; '.join(texts)}",
+        holds=all_of(verdicts),
+    )
