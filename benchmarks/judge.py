@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ordercast.verify.columns import Columns
 
 TARGET = 0.7
-REPEATS = 3
+REPEATS = 7
 
 
 @njit(cache=True)

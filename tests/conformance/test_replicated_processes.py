@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from ordercast.net.cluster import run_processes
 from ordercast.scenario.model import ClosedLoad, Crash, Detector, ExplicitTo, Scenario, Servers
+from ordercast.trace.store import event_files
 from ordercast.verify.judge import judge_path
 from ordercast.verify.verdict import PASS
 
 LEFT, RIGHT = ["n0", "n1", "n2"], ["n3", "n4", "n5"]
 LIMIT = 400
+
+
+def deliveries(run: Path) -> Counter[str]:
+    rows = [row for file in event_files(run) for row in pq.read_table(file, columns=["node", "kind"]).to_pylist()]
+    return Counter(row["node"] for row in rows if row["kind"] == "deliver")
 
 
 @pytest.mark.parametrize("protocol", ["replicated-daisy-chain", "replicated-skeen"])
@@ -40,3 +48,6 @@ def test_killed_leaders_take_nothing_with_them(protocol: str, tmp_path: Path) ->
     assert outcome.manifest.faults == {"crash": 2}
     assert outcome.published == LIMIT
     assert {result.verdict for result in verdict.results} == {PASS}, verdict
+    delivered = deliveries(tmp_path / "run")
+    for dead, survivor in (("n0", "n1"), ("n3", "n4")):
+        assert 0 < delivered[dead] < delivered[survivor], "not killed in the middle"

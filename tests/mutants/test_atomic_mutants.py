@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mutants import atomic_mutants as mutants
 
 from ordercast.core.errors import InvariantError
 from ordercast.core.registry import ProtocolInfo
@@ -16,6 +15,7 @@ from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
 from ordercast.verify.judge import judge_path
 from ordercast.verify.verdict import FAIL
+from tests.mutants import atomic_mutants as mutants
 
 CONFLICTS = [
     ["n0", "n2"], ["n0", "n3"], ["n2", "n3"], ["n0", "n1", "n3"],

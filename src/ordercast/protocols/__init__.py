@@ -14,6 +14,13 @@ from ordercast.protocols.daisy_chain import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
 from ordercast.protocols.delporte_fauconnier import DELPORTE_FAUCONNIER
 from ordercast.protocols.fifo import FIFO
 from ordercast.protocols.flood import FLOOD
+from ordercast.protocols.real_time import with_real_time
+from ordercast.protocols.replicas import (
+    REPLICATED_DAISY_CHAIN,
+    REPLICATED_DAISY_CHAIN_REAL_TIME,
+    REPLICATED_DELPORTE_FAUCONNIER,
+    REPLICATED_SKEEN,
+)
 from ordercast.protocols.sequencer import SEQUENCER
 from ordercast.protocols.skeen import SKEEN
 from ordercast.protocols.unordered import UNORDERED
@@ -24,11 +31,17 @@ CATALOGUE: dict[str, ProtocolInfo] = {
     for info in (
         DAISY_CHAIN,
         DAISY_CHAIN_PUBLISHED,
+        with_real_time(DAISY_CHAIN),
         DELPORTE_FAUCONNIER,
         FIFO,
         FLOOD,
+        REPLICATED_DAISY_CHAIN,
+        REPLICATED_DAISY_CHAIN_REAL_TIME,
+        REPLICATED_DELPORTE_FAUCONNIER,
+        REPLICATED_SKEEN,
         SEQUENCER,
         SKEEN,
+        with_real_time(SKEEN),
         UNORDERED,
         VECTOR,
     )

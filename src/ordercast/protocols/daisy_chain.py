@@ -18,7 +18,7 @@ from ordercast.protocols.daisy_chain_machine import ChainOptions, DaisyChain
 from ordercast.protocols.daisy_chain_packets import CheckedHop, Hop
 from ordercast.protocols.daisy_chain_published import PublishedChain
 from ordercast.protocols.daisy_chain_rules import Lite, Rule, Strict
-from ordercast.protocols.multicast import LINKS, NO_FAULTS, Ask, Done
+from ordercast.protocols.multicast import FIFO_LINKS, NO_FAULTS, Ask, Done
 
 _SOURCE = "Louzada and Dotti, Daisy Chain Cast - um protocolo para Multicast Atomico, PUCRS"
 
@@ -57,7 +57,7 @@ DAISY_CHAIN = ProtocolInfo(
     summary="atomic multicast: a message climbs through its destinations with a clock, and nobody waits for its end",
     source=f"{_SOURCE}; corrected",
     guarantee=Guarantee.ATOMIC,
-    overlay=LINKS,
+    overlay=FIFO_LINKS,
     faults=NO_FAULTS,
     metadata="17 + o + d + 2 * c",
     genuine=False,
@@ -71,7 +71,7 @@ DAISY_CHAIN_PUBLISHED = ProtocolInfo(
     summary="UNSAFE: the daisy chain as printed, which can deliver in a cycle or block; for study only",
     source=_SOURCE,
     guarantee=Guarantee.ATOMIC,
-    overlay=LINKS,
+    overlay=FIFO_LINKS,
     faults="none, and without any fault the order can still break",
     metadata="17 + o + d + E",
     genuine=False,

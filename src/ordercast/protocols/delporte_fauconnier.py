@@ -15,7 +15,7 @@ from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.multicast import (
-    LINKS,
+    ANY_ORDER_LINKS,
     NO_FAULTS,
     Ask,
     CheckedOptions,
@@ -142,7 +142,7 @@ DELPORTE_FAUCONNIER = ProtocolInfo(
         "pp. 107-122, each group reduced to one node"
     ),
     guarantee=Guarantee.ATOMIC,
-    overlay=LINKS.replace("reliable FIFO", "reliable") + "; FIFO is not needed",
+    overlay=ANY_ORDER_LINKS,
     faults=NO_FAULTS,
     metadata="15 + o + d",
     genuine=True,

@@ -20,7 +20,8 @@ from ordercast.protocols.fixed import refuse_newcomer
 Ranks = tuple[int, ...]
 """Servers as their places in the order that all agree on, ascending."""
 
-LINKS = "a reliable FIFO link between every two servers, and between a client and every server"
+ANY_ORDER_LINKS = "a reliable link between every two servers, and between a client and every server; FIFO is not needed"
+FIFO_LINKS = "a reliable FIFO link between every two servers, and between a client and every server"
 NO_FAULTS = "none: no crash and no loss (pauses and slow nodes only delay); replicate each server to survive crashes"
 
 
@@ -68,7 +69,9 @@ class Multicast(Machine):
         """Answers still to come, by number of the own message."""
         strangers = [server for server in self.servers if server != self.node and server not in place.neighbours]
         if strangers:
-            raise UsageError(f"{self.name} needs {LINKS}; {self.node} has none to {strangers[0]}")
+            raise UsageError(
+                f"{self.name} needs a link to every server at every node; {self.node} has none to {strangers[0]}"
+            )
 
     # What a protocol adds
 

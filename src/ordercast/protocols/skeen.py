@@ -17,6 +17,7 @@ from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.multicast import (
+    ANY_ORDER_LINKS,
     NO_FAULTS,
     Ask,
     CheckedOptions,
@@ -165,7 +166,7 @@ SKEEN = ProtocolInfo(
         "ACM TOCS 5(1), 1987, section 4 (ABCAST)"
     ),
     guarantee=Guarantee.ATOMIC,
-    overlay="a reliable link between every two servers, and between a client and every server; FIFO is not needed",
+    overlay=ANY_ORDER_LINKS,
     faults=NO_FAULTS,
     metadata="16 + o + d",
     genuine=True,

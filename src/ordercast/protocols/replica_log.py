@@ -1,0 +1,342 @@
+"""The log that the replicas of one group agree on, entry by entry, while a majority of them lives.
+
+One replica leads a view and appends; what a majority has is committed and stays. When a leader is suspected the next
+replica collects what a majority knows before it leads, so no committed entry is lost; wrong suspicions cost time only.
+Spec: docs/protocols/replicated.md (V1 to V9).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from ordercast.core.errors import InvariantError, PeerError
+from ordercast.core.ids import NodeId
+from ordercast.core.machine import Outbox
+from ordercast.core.messages import Packet
+from ordercast.core.state import State
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One input of the group: the `number`-th packet on the channel from `source`."""
+
+    source: NodeId
+    number: int
+    body: bytes
+
+
+class Append(Packet, frozen=True, tag=11):
+    """The leader's log from `start` to its end."""
+
+    view: int
+    start: int
+    entries: tuple[Entry, ...]
+    committed: int
+    stable: int
+    """So many entries are known to be committed everywhere and will never be asked for."""
+
+
+class Appended(Packet, frozen=True, tag=12):
+    view: int
+    length: int
+    committed: int
+
+
+class Behind(Packet, frozen=True, tag=13):
+    """The sender lacks what comes before an Append; it has the leader's log up to `length`."""
+
+    view: int
+    length: int
+
+
+class Prepare(Packet, frozen=True, tag=14):
+    """The sender wants to lead the view and has committed so much."""
+
+    view: int
+    committed: int
+
+
+class Promise(Packet, frozen=True, tag=15):
+    """The sender follows no lower view any more, and this is what it has."""
+
+    view: int
+    last_view: int
+    start: int
+    entries: tuple[Entry, ...]
+    committed: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Of two logs the one with the higher rank holds everything that can be committed."""
+        return self.last_view, self.start + len(self.entries)
+
+
+class Stale(Packet, frozen=True, tag=16):
+    """The sender has reached a view that the receiver does not know, or whose leader is gone."""
+
+    view: int
+
+
+LOG_PACKETS = (Append, Appended, Behind, Prepare, Promise, Stale)
+
+
+class ReplicaLog(State):
+    """One replica's part in the agreement of its group."""
+
+    constant: ClassVar[tuple[str, ...]] = ("me", "members", "others")
+    durable: ClassVar[tuple[str, ...]] = (
+        "view", "last_view", "base", "entries", "committed", "applied", "leading", "promises",
+        "sent", "told", "acked", "settled",
+    )  # fmt: skip
+
+    def __init__(self, me: NodeId, members: tuple[NodeId, ...]) -> None:
+        self.me = me
+        self.members = members
+        self.others = tuple(member for member in members if member != me)
+        self.view = 0
+        self.last_view = 0
+        """The view whose leader's log this one was last made equal to."""
+        self.base = 0
+        """So many entries at the front were dropped."""
+        self.entries: list[Entry] = []
+        self.committed = 0
+        self.applied = 0
+        self.leading = members[0] == me
+        self.promises: dict[NodeId, Promise] = {}
+        self.suspected: set[NodeId] = set()
+        self.sent = dict.fromkeys(self.others, 0)
+        self.told = dict.fromkeys(self.others, 0)
+        """The number of committed entries that each replica was last told."""
+        self.acked = dict.fromkeys(self.others, 0)
+        self.settled = dict.fromkeys(self.others, 0)
+        """The number of committed entries that each replica says it knows of."""
+
+    @property
+    def length(self) -> int:
+        return self.base + len(self.entries)
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads, as far as this replica knows; None between two views."""
+        return self._leader_of(self.view) if self.view == self.last_view else None
+
+    def _leader_of(self, view: int) -> NodeId:
+        return self.members[view % len(self.members)]
+
+    # The leader's side
+
+    def propose(self, entry: Entry) -> None:
+        """V1: the leader appends; `flush` sends."""
+        if not self.leading:
+            raise InvariantError(f"{self.me} proposes and does not lead")
+        self.entries.append(entry)
+
+    def flush(self, out: Outbox) -> None:
+        """V1: bring every replica that is not suspected up to date, with one packet each."""
+        if not self.leading:
+            return
+        for peer in self.others:
+            if peer not in self.suspected and (self.sent[peer] < self.length or self.told[peer] < self.committed):
+                self._append(peer, out)
+
+    def _append(self, peer: NodeId, out: Outbox) -> None:
+        start = self.sent[peer]
+        stable = min([self.committed, *self.settled.values()])
+        out.send(peer, Append(self.view, start, tuple(self.entries[start - self.base :]), self.committed, stable))
+        self.sent[peer], self.told[peer] = self.length, self.committed
+
+    def _probe(self, peer: NodeId, out: Outbox) -> None:
+        """V6: an Append that is empty; whoever lacks something says so."""
+        self.sent[peer] = self.length
+        self._append(peer, out)
+
+    def uncommitted(self) -> list[Entry]:
+        """What is in the log and not applied yet."""
+        return self.entries[self.applied - self.base :]
+
+    def take_committed(self) -> list[Entry]:
+        """V3: what is to be applied now, in order; each entry once."""
+        if self.leading:
+            self._commit()
+        ready = self.entries[self.applied - self.base : self.committed - self.base]
+        self.applied = self.committed
+        if self.leading:
+            self._drop_until(min([self.applied, *self.settled.values()]))
+        return ready
+
+    def _commit(self) -> None:
+        """V2: what a majority has in this view is committed."""
+        lengths = sorted([self.length, *self.acked.values()], reverse=True)
+        self.committed = max(self.committed, lengths[self._majority() - 1])
+
+    def _majority(self) -> int:
+        return len(self.members) // 2 + 1
+
+    def _drop_until(self, stable: int) -> None:
+        """V9: what everybody has committed is dropped."""
+        keep = min(stable, self.applied)
+        if keep > self.base:
+            del self.entries[: keep - self.base]
+            self.base = keep
+
+    # Packets
+
+    def on_packet(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
+        if peer not in self.others:
+            raise PeerError(peer, f"is no replica of the group of {self.me}")
+        match packet:
+            case Append():
+                self._on_append(peer, packet, out)
+            case Appended():
+                self._on_appended(peer, packet)
+            case Behind(view, length):
+                if self.leading and view == self.view:
+                    self.sent[peer] = max(length, self.base)
+                    self._append(peer, out)
+            case Prepare():
+                self._on_prepare(peer, packet, out)
+            case Promise():
+                self._on_promise(peer, packet, out)
+            case Stale(view):
+                self._move_to(view, out)
+            case _:
+                raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of the log")
+
+    def _on_append(self, peer: NodeId, packet: Append, out: Outbox) -> None:
+        """V4: follow the leader's log where the two are known to be equal up to `start`."""
+        if not self._accepts_view(peer, packet.view, out):
+            return
+        known = self.length if self.last_view == packet.view else self.committed
+        if packet.start > known or packet.start < self.base:
+            out.send(peer, Behind(packet.view, known))
+            return
+        if self.last_view != packet.view:
+            del self.entries[packet.start - self.base :]
+            self.last_view = packet.view
+        self.entries += packet.entries[self.length - packet.start :]
+        if self.length < self.committed:
+            raise InvariantError(f"{self.me}: view {packet.view} of {peer} lacks committed entries")
+        self.committed = max(self.committed, min(packet.committed, self.length))
+        self._drop_until(packet.stable)
+        if packet.entries or packet.start == self.length:
+            out.send(peer, Appended(packet.view, self.length, self.committed))
+
+    def _on_appended(self, peer: NodeId, packet: Appended) -> None:
+        if self.leading and packet.view == self.view:
+            self.acked[peer] = max(self.acked[peer], packet.length)
+            self.settled[peer] = max(self.settled[peer], packet.committed)
+
+    def _accepts_view(self, peer: NodeId, view: int, out: Outbox) -> bool:
+        """Whether the packet is of this view or a later one, which then becomes the own; the sender must lead it."""
+        if peer != self._leader_of(view):
+            raise PeerError(peer, f"leads view {view}, which is not its own")
+        if view < self.view:
+            out.send(peer, Stale(self.view))
+            return False
+        if view > self.view:
+            self._leave_view(view)
+        return True
+
+    def _leave_view(self, view: int) -> None:
+        self.view = view
+        self.leading = False
+        self.promises.clear()
+
+    # Views
+
+    def _on_prepare(self, peer: NodeId, packet: Prepare, out: Outbox) -> None:
+        """V5: promise to follow no lower view, and say what is here beyond what the sender has committed."""
+        if self._accepts_view(peer, packet.view, out):
+            start = min(packet.committed, self.length)
+            if start < self.base:
+                raise PeerError(peer, f"wants entries from {start} on, which it said to have")
+            tail = tuple(self.entries[start - self.base :])
+            out.send(peer, Promise(packet.view, self.last_view, start, tail, self.committed))
+
+    def _on_promise(self, peer: NodeId, packet: Promise, out: Outbox) -> None:
+        if packet.view != self.view or self.leading or self._leader_of(self.view) != self.me:
+            return
+        self.promises[peer] = packet
+        if len(self.promises) + 1 >= self._majority():
+            self._lead(out)
+
+    def _lead(self, out: Outbox) -> None:
+        """V6: take over the best log of a majority; it holds all that any earlier view has committed."""
+        self._adopt(list(self.promises.values()))
+        self.committed = max([self.committed, *(promise.committed for promise in self.promises.values())])
+        self.last_view = self.view
+        self.leading = True
+        self.promises.clear()
+        for peer in self.others:
+            self.acked[peer] = 0
+            if peer not in self.suspected:
+                self._probe(peer, out)
+
+    def _adopt(self, promises: list[Promise]) -> None:
+        best = max(promises, key=lambda promise: promise.rank, default=None)
+        if best is not None and best.rank > (self.last_view, self.length):
+            self.entries[best.start - self.base :] = best.entries
+
+    def on_suspect(self, peer: NodeId, out: Outbox) -> None:
+        self.suspected.add(peer)
+        self._seek_leader(out)
+
+    def on_trust(self, peer: NodeId, out: Outbox) -> None:
+        """V8: what was not sent meanwhile, or was lost, is sent now."""
+        self.suspected.discard(peer)
+        if self.leading:
+            self._probe(peer, out)
+        elif self._leader_of(self.view) == self.me:
+            out.send(peer, Prepare(self.view, self.committed))
+        self._seek_leader(out)
+
+    def is_waiting(self) -> bool:
+        """Whether the next step of this replica depends on a packet that may be lost."""
+        if self.leading:
+            return any(self._lags(peer) for peer in self.others if peer not in self.suspected)
+        return self._leader_of(self.view) == self.me
+
+    def _lags(self, peer: NodeId) -> bool:
+        return self.acked[peer] < self.length or self.settled[peer] < self.committed
+
+    def retry(self, out: Outbox) -> None:
+        """V8: ask again for what has not come."""
+        for peer in self.others:
+            if peer in self.suspected:
+                continue
+            if self.leading:
+                if self._lags(peer):
+                    self._probe(peer, out)
+            elif self._leader_of(self.view) == self.me:
+                out.send(peer, Prepare(self.view, self.committed))
+        self._seek_leader(out)
+
+    def on_recover(self, out: Outbox) -> None:
+        """V8: the former self's suspicions are forgotten, and everybody hears where this replica stands."""
+        self.suspected.clear()
+        for peer in self.others:
+            self.on_trust(peer, out)
+
+    def _move_to(self, view: int, out: Outbox) -> None:
+        """V7: somebody waits in a higher view: leave the own one, and lead if it is this replica's turn."""
+        if view > self.view:
+            self._leave_view(view)
+        self._seek_leader(out)
+
+    def _seek_leader(self, out: Outbox) -> None:
+        """V5, V7: behind a suspected leader comes the next replica that is not suspected; it is told if it sleeps."""
+        if self._leader_of(self.view) not in self.suspected:
+            return
+        view = self.view + 1
+        while self._leader_of(view) in self.suspected:
+            view += 1
+        if self._leader_of(view) != self.me:
+            out.send(self._leader_of(view), Stale(self.view))
+            return
+        self._leave_view(view)
+        for peer in self.others:
+            if peer not in self.suspected:
+                out.send(peer, Prepare(view, self.committed))
+        if self._majority() == 1:
+            self._lead(out)

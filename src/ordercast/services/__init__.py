@@ -1,0 +1,1 @@
+"""What applications build on ordered messages: state that is kept by several nodes."""

@@ -1,0 +1,62 @@
+"""Replicated groups with one thing broken at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ordercast.core.machine import Outbox, Place
+from ordercast.core.registry import ProtocolInfo
+from ordercast.protocols.daisy_chain import DAISY_CHAIN
+from ordercast.protocols.replica_channels import Endpoint
+from ordercast.protocols.replica_log import Promise, ReplicaLog
+from ordercast.protocols.replicas import REPLICATED_DAISY_CHAIN
+from ordercast.protocols.replicated import Replicated
+
+
+class CommitsAlone(ReplicaLog):
+    """The leader takes its own copy for a majority's."""
+
+    def _commit(self) -> None:
+        self.committed = self.length
+
+
+class ForgetsEntries(ReplicaLog):
+    """A new leader goes on with its own log, whatever the others have."""
+
+    def _adopt(self, _promises: list[Promise]) -> None:
+        pass
+
+    def _lead(self, out: Outbox) -> None:
+        self.promises = {peer: msgspec.structs.replace(it, committed=0) for peer, it in self.promises.items()}
+        del self.entries[self.committed - self.base :]
+        super()._lead(out)
+
+
+class FollowersKeepNothing(Replicated):
+    """A follower takes it that the leader has sent everything, so there is nothing left to send when it leads."""
+
+    def _post(self, endpoint: Endpoint, target: Any, packet: Any, out: Outbox) -> None:
+        super()._post(endpoint, target, packet, out)
+        if not self._speaks_for(endpoint):
+            endpoint.outputs.get(target, {}).clear()
+
+
+def _with_log(name: str, log: type[ReplicaLog]) -> ProtocolInfo:
+    class Broken(Replicated):
+        log_type = log
+
+    return _mutant(name, Broken)
+
+
+def _mutant(name: str, machine: type[Replicated]) -> ProtocolInfo:
+    def build(place: Place, options: Any) -> Replicated:
+        return machine(place, options, DAISY_CHAIN)
+
+    return msgspec.structs.replace(REPLICATED_DAISY_CHAIN, name=name, build=build)
+
+
+COMMITS_ALONE = _with_log("commits-alone", CommitsAlone)
+FORGETS_ENTRIES = _with_log("forgets-entries", ForgetsEntries)
+FOLLOWERS_KEEP_NOTHING = _mutant("followers-keep-nothing", FollowersKeepNothing)
