@@ -28,7 +28,7 @@ check: $(READY) ## lint, format, types, import rules, docs
 	@echo "check: all fine"
 
 bench: $(READY) ## benchmarks, each beside a peer or a limit
-	@for b in effect_styles simulator judge explorer tcp; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
+	@for b in effect_styles simulator judge explorer tcp atomic_tcp replication; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
 
 swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the kernels
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)

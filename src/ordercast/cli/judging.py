@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ordercast.cli.exits import worst
-from ordercast.cli.options import Json, Master, Paths, print_json
+from ordercast.cli.options import Json, Master, Paths, console, print_json
 from ordercast.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -39,11 +39,9 @@ def verify(
     if json:
         print_json(verdicts)
     else:
-        from rich.console import Console
-
         from ordercast.report.text import print_verdicts
 
-        print_verdicts(verdicts, Console())
+        print_verdicts(verdicts, console())
     raise typer.Exit(worst([verdict.exit_code() for verdict in verdicts]))
 
 
@@ -56,11 +54,9 @@ def metrics(paths: Paths, master: Master = None, json: Json = False) -> None:
     if json:
         print_json(measured)
         return
-    from rich.console import Console
-
     from ordercast.report.text import print_metrics
 
-    print_metrics(measured, Console())
+    print_metrics(measured, console())
 
 
 def report(

@@ -6,12 +6,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from ordercast.sim.run import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_FILE_WIDTH = 120
 
 Master = Annotated[str | None, typer.Option(help="Spark master, such as local[2] or spark://HOST:PORT.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
@@ -24,6 +29,13 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a scenario value: link.loss=0.1, fault.0.at_ms=5. Repeatable."),
 ]
+
+
+def console() -> Console:
+    """Where tables go. A pipe or a file has no width of its own; tables should not fold there as on a narrow screen."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
 
 
 def print_json(value: Any) -> None:

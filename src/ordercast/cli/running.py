@@ -11,7 +11,7 @@ import typer
 
 from ordercast.cli.exits import HELD, VIOLATED, worst
 from ordercast.cli.judging import judge_on_spark, measure_on_spark, write_page
-from ordercast.cli.options import Json, Master, Protocol, Seed, Sets, print_json, progress_bar
+from ordercast.cli.options import Json, Master, Protocol, Seed, Sets, console, print_json, progress_bar
 
 _DEMO_PROTOCOLS = ("flood", "fifo", "vector", "sequencer")
 _NEGATIVE_CONTROL = "unordered"
@@ -90,16 +90,14 @@ def demo(
     Every protocol runs the same scenario. All must hold, except the deliberately weak one, which the judge must catch.
     Exit 0 only if it is so. Example: ordercast demo --out runs/demo --seed 1
     """
-    from rich.console import Console
-
     from ordercast.report.text import print_metrics, print_verdicts
 
     runs = _demo_runs(out, seed)
     verdicts = judge_on_spark(runs, master, witnesses=1)
     measured = measure_on_spark(runs, master)
-    console = Console()
-    print_verdicts(verdicts, console)
-    print_metrics(measured, console)
+    screen = console()
+    print_verdicts(verdicts, screen)
+    print_metrics(measured, screen)
     page = out / "report.html"
     write_page(page, verdicts, measured)
     *held, caught = [verdict.exit_code() for verdict in verdicts]

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from ordercast.cli.exits import HELD, VIOLATED
-from ordercast.cli.options import Json, Master, print_json, progress_bar
+from ordercast.cli.options import Json, Master, console, print_json, progress_bar
 
 if TYPE_CHECKING:
     from ordercast.experiments.engine import StudyResult
@@ -132,14 +132,13 @@ def _page(result: StudyResult, command: str) -> StudyReport:
 
 
 def _print_result(result: StudyResult) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("claim", "statement", "measured", "holds", box=None, pad_edge=False)
     for claim in result.claims:
         table.add_row(claim.id, claim.statement, claim.measured, _HOLDS[claim.holds])
-    console = Console()
-    console.print(table)
-    console.print(f"{result.table.num_rows} configurations, {result.executed} of them run now")
+    screen = console()
+    screen.print(table)
+    screen.print(f"{result.table.num_rows} configurations, {result.executed} of them run now")
     for failure in result.failed:
-        console.print(f"failed: {failure.id} {failure.parameters}: {failure.error}", style="red", markup=False)
+        screen.print(f"failed: {failure.id} {failure.parameters}: {failure.error}", style="red", markup=False)
