@@ -75,6 +75,17 @@ def test_order_and_once_survive_streams_that_end_within_frames(cut_every_bytes: 
     run_async(main)
 
 
+def test_a_frame_longer_than_connections_used_to_live_gets_through() -> None:
+    async def main() -> None:
+        async with pair(cut_every_bytes=3_001) as they:
+            they.ann.submit("t", bytes(6_000))
+            they.bob.submit("t", bytes(6_000))
+            await until(lambda: bool(they.to_bob.messages and they.to_ann.messages))
+            assert they.proxy.cuts > 0
+
+    run_async(main)
+
+
 def test_order_and_once_survive_resets_that_lose_what_is_on_its_way() -> None:
     async def main() -> None:
         async with pair() as they:

@@ -69,6 +69,19 @@ def test_a_multicast_returns_when_it_is_delivered_and_all_see_one_order(protocol
     run_async(main)
 
 
+def test_a_group_takes_more_at_once_than_fits_into_a_frame() -> None:
+    async def main() -> None:
+        async with members(3, ("c0",), protocol="replicated-skeen") as everyone:
+            inbox = Inbox(everyone["n2"])
+            sent = [b"%03d" % i + bytes(HASTY.max_payload_bytes - 3) for i in range(200)]
+            assert sum(map(len, sent)) > 2 * HASTY.max_frame_bytes
+            await asyncio.gather(*(everyone["c0"].multicast(body, to=["n0", "n1", "n2"]) for body in sent))
+            await until(lambda: len(inbox.payloads) == len(sent))
+            assert inbox.payloads == sent
+
+    run_async(main)
+
+
 def test_nonsense_is_refused_in_one_line_and_nothing_is_sent() -> None:
     async def main() -> None:
         async with members(2, ("c0",)) as everyone:

@@ -11,6 +11,8 @@ Address = tuple[str, int]
 
 _RESET = struct.pack("ii", 1, 0)
 """Linger of zero: closing the socket sends a reset and throws away what is on its way."""
+_LONGER = 16
+"""By this part of the first connection's life every further one lives longer."""
 
 
 class Proxy:
@@ -23,7 +25,11 @@ class Proxy:
         self.delay_s = delay_s
         self.bytes_per_s = bytes_per_s
         self.cut_every_bytes = cut_every_bytes
-        """After so many bytes one way a connection ends, most likely within a frame. What came before gets through."""
+        """After so many bytes one way a connection ends, most likely within a frame. What came before gets through.
+
+        Every further connection lives a little longer: where none lives long enough for the next frame, nothing that is
+        sent in frames can ever go on, and how long frames get depends on how busy the machine is.
+        """
         self.refusing = False
         self.cuts = 0
         self.connections = 0
@@ -65,20 +71,23 @@ class Proxy:
         assert task is not None
         pair = _Pair(writer)
         self._pairs[task] = pair
+        lifetime_bytes = self.cut_every_bytes + self.cut_every_bytes * self.connections // _LONGER
         self.connections += 1
         try:
             if self.refusing:
                 return
             far_reader, far_writer = await asyncio.open_connection(*self.target)
             pair.add(far_writer)
-            await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+            await asyncio.gather(
+                self._pump(reader, far_writer, lifetime_bytes), self._pump(far_reader, writer, lifetime_bytes)
+            )
         except OSError:
             pass  # One end is gone, and so is the other in a moment.
         finally:
             pair.reset()
             del self._pairs[task]
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lifetime_bytes: int) -> None:
         passed = 0
         while data := await reader.read(1 << 16):
             await self._flowing.wait()
@@ -88,9 +97,9 @@ class Proxy:
                 await asyncio.sleep(len(data) / self.bytes_per_s)
             if writer.is_closing():
                 return
-            room = self.cut_every_bytes - passed
+            room = lifetime_bytes - passed
             passed += len(data)
-            if self.cut_every_bytes and passed >= self.cut_every_bytes:
+            if lifetime_bytes and passed >= lifetime_bytes:
                 writer.write(data[:room])
                 self.cuts += 1
                 break

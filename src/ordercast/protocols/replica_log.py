@@ -7,6 +7,7 @@ Spec: docs/protocols/replicated.md (V1 to V9).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
@@ -17,6 +18,11 @@ from ordercast.core.machine import Outbox
 from ordercast.core.messages import Packet
 from ordercast.core.state import State
 
+_PART_BYTES = 1 << 15
+"""So much of a log travels in one packet, or a single entry: no backlog makes a packet that a link cannot carry."""
+_ENTRY_BYTES = 16
+"""What an entry takes at most beside its source and its body."""
+
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One input of the group: the `number`-th packet on the channel from `source`."""
@@ -26,8 +32,20 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: bytes
 
 
+def in_parts(start: int, entries: list[Entry]) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+    """The entries, divided so that each part fits into a packet, with their places; one empty part if there are none."""
+    begin = size = 0
+    for i, entry in enumerate(entries):
+        takes = len(entry.source) + len(entry.body) + _ENTRY_BYTES
+        if i > begin and size + takes > _PART_BYTES:
+            yield start + begin, tuple(entries[begin:i])
+            begin, size = i, 0
+        size += takes
+    yield start + begin, tuple(entries[begin:])
+
+
 class Append(Packet, frozen=True, tag=11):
-    """The leader's log from `start` to its end."""
+    """The leader's log from `start` on; if that is too much for one packet, the rest follows in others."""
 
     view: int
     start: int
@@ -58,18 +76,30 @@ class Prepare(Packet, frozen=True, tag=14):
 
 
 class Promise(Packet, frozen=True, tag=15):
-    """The sender follows no lower view any more, and this is what it has."""
+    """The sender follows no lower view any more, and this is what it has, or a part of it."""
 
     view: int
     last_view: int
     start: int
     entries: tuple[Entry, ...]
     committed: int
+    length: int
+    """Of the sender's log: the promise is given with the part that reaches it."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.entries)
 
     @property
     def rank(self) -> tuple[int, int]:
         """Of two logs the one with the higher rank holds everything that can be committed."""
-        return self.last_view, self.start + len(self.entries)
+        return self.last_view, self.end
+
+    def joined(self, part: Promise) -> Promise:
+        """With what the part adds; as it is if something between the two is missing."""
+        if not self.start <= part.start <= self.end:
+            return self
+        return msgspec.structs.replace(self, entries=self.entries + part.entries[self.end - part.start :])
 
 
 class Stale(Packet, frozen=True, tag=16):
@@ -143,7 +173,8 @@ class ReplicaLog(State):
     def _append(self, peer: NodeId, out: Outbox) -> None:
         start = self.sent[peer]
         stable = min([self.committed, *self.settled.values()])
-        out.send(peer, Append(self.view, start, tuple(self.entries[start - self.base :]), self.committed, stable))
+        for place, part in in_parts(start, self.entries[start - self.base :]):
+            out.send(peer, Append(self.view, place, part, self.committed, stable))
         self.sent[peer], self.told[peer] = self.length, self.committed
 
     def _probe(self, peer: NodeId, out: Outbox) -> None:
@@ -251,20 +282,29 @@ class ReplicaLog(State):
             start = min(packet.committed, self.length)
             if start < self.base:
                 raise PeerError(peer, f"wants entries from {start} on, which it said to have")
-            tail = tuple(self.entries[start - self.base :])
-            out.send(peer, Promise(packet.view, self.last_view, start, tail, self.committed))
+            for place, part in in_parts(start, self.entries[start - self.base :]):
+                out.send(peer, Promise(packet.view, self.last_view, place, part, self.committed, self.length))
 
     def _on_promise(self, peer: NodeId, packet: Promise, out: Outbox) -> None:
         if packet.view != self.view or self.leading or self._leader_of(self.view) != self.me:
             return
-        self.promises[peer] = packet
-        if len(self.promises) + 1 >= self._majority():
+        known = self.promises.get(peer)
+        if known is not None:
+            self.promises[peer] = known.joined(packet)
+        elif packet.start <= self.committed:
+            self.promises[peer] = packet  # A later part without the first says nothing about what lies between.
+        if len(self._given()) + 1 >= self._majority():
             self._lead(out)
+
+    def _given(self) -> list[Promise]:
+        """The promises that are here in full."""
+        return [promise for promise in self.promises.values() if promise.end == promise.length]
 
     def _lead(self, out: Outbox) -> None:
         """V6: take over the best log of a majority; it holds all that any earlier view has committed."""
-        self._adopt(list(self.promises.values()))
-        self.committed = max([self.committed, *(promise.committed for promise in self.promises.values())])
+        given = self._given()
+        self._adopt(given)
+        self.committed = max([self.committed, *(promise.committed for promise in given)])
         self.last_view = self.view
         self.leading = True
         self.promises.clear()

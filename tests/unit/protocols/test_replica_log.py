@@ -10,13 +10,18 @@ from ordercast.core.effects import EffectLog, Send
 from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
-from ordercast.protocols.replica_log import Append, Entry, Prepare, Promise, ReplicaLog, Stale
+from ordercast.core.wire import Codec
+from ordercast.protocols.replica_log import LOG_PACKETS, Append, Entry, Prepare, Promise, ReplicaLog, Stale
 
 A, B, C = map(NodeId, "abc")
 
 
 def entry(number: int) -> Entry:
     return Entry(NodeId("client"), number, b"x")
+
+
+LONG = bytes(20_000)
+"""Two entries of this length are too much for one packet."""
 
 
 class Group:
@@ -27,9 +32,9 @@ class Group:
         self.links: dict[tuple[NodeId, NodeId], deque[Packet]] = {}
         self.applied: dict[NodeId, list[int]] = {name: [] for name in self.logs}
 
-    def propose(self, leader: NodeId, *numbers: int) -> None:
+    def propose(self, leader: NodeId, *numbers: int, body: bytes = b"x") -> None:
         for number in numbers:
-            self.logs[leader].propose(entry(number))
+            self.logs[leader].propose(Entry(NodeId("client"), number, body))
         self._after(leader, EffectLog())
 
     def suspect(self, by: NodeId, peer: NodeId) -> None:
@@ -207,5 +212,60 @@ def test_peers_that_have_no_say_are_refused() -> None:
 def test_a_promise_of_another_view_counts_for_nothing() -> None:
     group = Group()
     group.suspect(B, A)
-    group.logs[B].on_packet(C, Promise(4, 0, 0, (), 0), EffectLog())
+    group.logs[B].on_packet(C, Promise(4, 0, 0, (), 0, 0), EffectLog())
     assert not group.logs[B].leading
+
+
+def test_a_backlog_of_any_length_travels_in_packets_of_bounded_length() -> None:
+    group = Group()
+    encode = Codec(LOG_PACKETS).encode
+    group.propose(A, *range(1, 2_001), body=bytes(100))
+    appends = group.links[A, C]
+    assert len(appends) > 1
+    assert max(len(encode(packet)) for packet in appends) <= 1 << 15
+    group.drain()
+    assert group.applied == dict.fromkeys((A, B, C), list(range(1, 2_001)))
+
+
+def test_an_entry_longer_than_a_part_travels_alone() -> None:
+    group = Group()
+    group.propose(A, 1, 2, 3, body=bytes(100_000))
+    assert [len(packet.entries) for packet in group.links[A, B] if isinstance(packet, Append)] == [1, 1, 1]
+    group.drain()
+    assert group.applied == dict.fromkeys((A, B, C), [1, 2, 3])
+
+
+def test_a_part_of_a_backlog_that_is_lost_is_sent_again() -> None:
+    group = Group()
+    group.propose(A, 1, 2, 3, body=LONG)
+    del group.links[A, B][1]
+    del group.links[A, C][0]
+    while group.logs[A].is_waiting():
+        group.drain()
+        group.retry(A)
+    assert group.applied == dict.fromkeys((A, B, C), [1, 2, 3])
+
+
+@pytest.mark.parametrize("lost", [None, 0, 1, 2])
+def test_a_leader_begins_only_with_all_parts_of_a_promise(lost: int | None) -> None:
+    group = Group()
+    group.propose(A, 1, 2, 3, body=LONG)
+    for _ in range(3):
+        group.carry(A, C)
+        group.carry(C, A)
+    assert group.applied[A] == [1, 2, 3]
+    group.lose(A, B)
+    group.crash(A)
+    group.suspect(C, A)
+    group.lose(C, B)
+    group.suspect(B, A)
+    group.carry(B, C)
+    assert len(group.links[C, B]) == 3
+    if lost is not None:
+        del group.links[C, B][lost]
+        group.drain()
+        assert not group.logs[B].leading
+        group.retry(B)
+    group.drain()
+    assert group.logs[B].leading
+    assert group.applied[B] == group.applied[C] == [1, 2, 3]

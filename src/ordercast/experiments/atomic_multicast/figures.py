@@ -50,6 +50,7 @@ _STYLE = {
 _LABELS = {DCC: "daisy chain (strict), whole clocks", DCC_RV: "daisy chain (strict)", LITE: "daisy chain (lite)",
            COVER: "daisy chain (cover)"}  # fmt: skip
 _PANEL_INCHES = (3.4, 3.3)
+_PANELS_A_ROW = 3
 _SATURATED = f"{MOST_CLIENTS} clients"
 
 Draw = Callable[[Results], "Figure"]
@@ -126,8 +127,10 @@ def _drawn(results: Results, directory: Path, pictures: Mapping[str, Draw]) -> l
 def _panels(count: int, width: float = _PANEL_INCHES[0]) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width * count, _PANEL_INCHES[1]), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+    rows = 1 if count <= _PANELS_A_ROW else 2  # More side by side would be too small to read on a page.
+    columns = -(-count // rows)
+    figure = Figure(figsize=(width * columns, _PANEL_INCHES[1] * rows), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)[:count]
 
 
 def _curves(results: Results, panels: Panels, *, wide: bool = False) -> Figure:
