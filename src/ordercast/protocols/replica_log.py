@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def in_parts(start: int, entries: list[Entry]) -> Iterator[tuple[int, tuple[Entry, ...]]]:
-    """The entries, divided so that each part fits into a packet, with their places; one empty part if there are none."""
+    """The entries in parts that fit into a packet each, with where they begin; one empty part if there are none."""
     begin = size = 0
     for i, entry in enumerate(entries):
         takes = len(entry.source) + len(entry.body) + _ENTRY_BYTES
@@ -141,6 +141,8 @@ class ReplicaLog(State):
         self.acked = dict.fromkeys(self.others, 0)
         self.settled = dict.fromkeys(self.others, 0)
         """The number of committed entries that each replica says it knows of."""
+        self.rewound: dict[NodeId, int] = {}
+        """Where the log was last sent again from since the replica was last probed."""
 
     @property
     def length(self) -> int:
@@ -179,8 +181,16 @@ class ReplicaLog(State):
 
     def _probe(self, peer: NodeId, out: Outbox) -> None:
         """V6: an Append that is empty; whoever lacks something says so."""
+        self.rewound.pop(peer, None)
         self.sent[peer] = self.length
         self._append(peer, out)
+
+    def _rewind(self, peer: NodeId, length: int, out: Outbox) -> None:
+        """V4: begin where the replica says, once: it says so for every packet behind the one that it lacks."""
+        if self.rewound.get(peer) != length:
+            self.rewound[peer] = length
+            self.sent[peer] = max(length, self.base)
+            self._append(peer, out)
 
     def uncommitted(self) -> list[Entry]:
         """What is in the log and not applied yet."""
@@ -223,8 +233,7 @@ class ReplicaLog(State):
                 self._on_appended(peer, packet)
             case Behind(view, length):
                 if self.leading and view == self.view:
-                    self.sent[peer] = max(length, self.base)
-                    self._append(peer, out)
+                    self._rewind(peer, length, out)
             case Prepare():
                 self._on_prepare(peer, packet, out)
             case Promise():
