@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ordercast.core.wire import Codec
 
 _WRITE_BUFFER_BYTES = 1 << 18
-_LAST_WORD_S = 0.5
+LAST_WORD_S = 0.5
 """How long a closing connection may take to get its reason across."""
 
 
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         self._part()
         self._transport.close()
         self._drop_deadline()
-        self._deadline = self._loop.call_later(_LAST_WORD_S, self._transport.abort)
+        self._deadline = self._loop.call_later(LAST_WORD_S, self._transport.abort)
 
     def complain(self, reason: str) -> None:
         """Close because of what the other end did."""

@@ -18,7 +18,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.wire import Codec
 from ordercast.net.channel import Channel
-from ordercast.net.connection import Connection
+from ordercast.net.connection import LAST_WORD_S, Connection
 from ordercast.net.handshake import Hello, Identity
 from ordercast.net.settings import NetSettings, ns, seconds
 
@@ -108,7 +108,9 @@ class Transport:
         connections = list(self._connections)
         for connection in connections:
             connection.close(reason)
-        await asyncio.gather(*(connection.closed for connection in connections))
+        if connections:
+            # A dial cancelled in the middle may never hear of its end. All others have been told or aborted by then.
+            await asyncio.wait([connection.closed for connection in connections], timeout=2 * LAST_WORD_S)
         if self._server is not None:
             await self._server.wait_closed()
 
