@@ -60,7 +60,10 @@ def protocols(json: Json = False) -> None:
         typer.echo(f"{row['name']}: {row['summary']}")
         for label, field in _PROTOCOL_LINES:
             typer.echo(f"    {label:13} {'yes' if row[field] is True else 'no' if row[field] is False else row[field]}")
-    typer.echo("header bytes: N nodes in the group, o bytes of the publisher's id, t bytes of the topic's name")
+    typer.echo(
+        "header bytes: N nodes in the group, o bytes of the publisher's id, t of the topic's name, d of the "
+        "destinations; other letters are explained on the protocol's page"
+    )
 
 
 @experiment.command("list")

@@ -11,7 +11,7 @@ from ordercast.core.machine import Machine, Outbox, Place
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import daisy_chain, delporte_fauconnier
-from ordercast.protocols.multicast import FIFO_LINKS, CheckedOptions, Ranks, key_of
+from ordercast.protocols.multicast import CheckedOptions, Ranks, key_of
 from ordercast.protocols.real_time import with_real_time
 from ordercast.protocols.replicated import PACKETS, Replicated
 from ordercast.protocols.skeen import SKEEN, Propose, Skeen
@@ -65,7 +65,7 @@ def replicated(multicast: ProtocolInfo, options: type[msgspec.Struct]) -> Protoc
         summary=f"{multicast.name} with every server replaced by a group of replicas that agree on its inputs",
         source=f"{multicast.source}; replication after Oki and Liskov, Viewstamped Replication, PODC 1988, pp. 8-17",
         guarantee=Guarantee.ATOMIC,
-        overlay=FIFO_LINKS,
+        overlay="a link between every two servers, and between a client and every server; links may lose and reorder",
         faults="fewer than half of the replicas of each group crash; loss, duplicates, wrong suspicions",
         metadata=f"{multicast.metadata} + 8 + s + t + k",
         genuine=False,
