@@ -216,8 +216,8 @@ def _figures(name: str, metrics: RunMetrics) -> list[Markup]:
 
 
 def _curves(name: str, spreads: Mapping[str, Distribution | None], title: str, unit: str) -> Markup:
-    """A figure of distributions with its numbers in words; nothing where there are none."""
-    known = {label: spread for label, spread in spreads.items() if spread is not None}
+    """A figure of distributions with its numbers in words; nothing where there are none, or nothing but zeros."""
+    known = {label: spread for label, spread in spreads.items() if spread is not None and spread.max > 0}
     if not known:
         return Markup("")
     told = [

@@ -11,7 +11,7 @@ import pytest
 from ordercast.report.page import RunReport, render, write_report
 from ordercast.trace.store import TraceError
 from ordercast.verify.verdict import FAIL, UNKNOWN
-from tests.unit.report.builders import bare_metrics, full_metrics, manifest, verdict
+from tests.unit.report.builders import bare_metrics, full_metrics, manifest, spread, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,6 +117,11 @@ def test_missing_metrics_are_reasons_and_not_empty_figures() -> None:
     page = Page(render([RunReport(None, verdict("foreign"), bare_metrics())]))
     assert "latency_ms, timeline the trace has no time_ns" in page.text
     assert page.all("svg") == []
+
+
+def test_a_distribution_of_nothing_but_zeros_is_not_drawn() -> None:
+    silent = RunReport(manifest(), verdict(), full_metrics(hold_back_ms=spread(0)))
+    assert len(Page(render([silent])).all("figure")) == len(Page(render([one_run()])).all("figure")) - 1
 
 
 def test_several_runs_are_compared_and_linked() -> None:
