@@ -4,6 +4,7 @@
 BIN := .venv/bin
 READY := .venv/.ready
 SEEDS ?= 1000
+export NO_MKDOCS_2_WARNING := 1
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +25,7 @@ check: $(READY) ## lint, format, types, import rules, docs
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log || { cat .venv/lint-imports.log; exit 1; }
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict --quiet
 	@echo "check: all fine"
 
 bench: $(READY) ## benchmarks, each beside a peer or a limit
