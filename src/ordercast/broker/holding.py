@@ -1,0 +1,142 @@
+"""Who stands behind whom: the order of one client's publications, and those that wait to be admitted (P2, P5).
+
+In scope `session` the publications of a client stand in one queue, in scope `key` in one for each key. Nothing here
+grows with what merely waits: a look is taken only at a publication that has something new to hope for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from ordercast.core.ids import Origin
+from ordercast.pubsub.publications import Publication, PublicationId
+
+_WHOLE_SESSION = ("",)
+
+
+class Queues:
+    """Publications in the order of their numbers, client by client."""
+
+    def __init__(self, *, by_key: bool) -> None:
+        self.by_key = by_key
+        self._there: set[PublicationId] = set()
+        self._queues: dict[tuple[Origin, str], list[int]] = {}
+        """Heaps, of which the first is always there; others may be gone."""
+
+    def _names(self, entry: Publication) -> tuple[str, ...]:
+        return entry.keys if self.by_key else _WHOLE_SESSION
+
+    def add(self, entry: Publication) -> None:
+        self._there.add((entry.origin, entry.number))
+        for name in self._names(entry):
+            heappush(self._queues.setdefault((entry.origin, name), []), entry.number)
+
+    def behind(self, entry: Publication) -> bool:
+        """Whether somebody stands where the entry, which is not there, would have to stand."""
+        return any((entry.origin, name) in self._queues for name in self._names(entry))
+
+    def first(self, entry: Publication) -> bool:
+        """Whether the entry, which is there, is the first wherever it stands."""
+        origin, number = entry.origin, entry.number
+        return all(self._queues[origin, name][0] == number for name in self._names(entry))
+
+    def remove(self, entry: Publication) -> list[PublicationId]:
+        """It goes; gives those that are now the first of a queue in which it was the first."""
+        origin, number = entry.origin, entry.number
+        self._there.remove((origin, number))
+        following = []
+        for name in self._names(entry):
+            queue = self._queues[origin, name]
+            if queue[0] != number:
+                continue
+            while queue and (origin, queue[0]) not in self._there:
+                heappop(queue)
+            if queue:
+                following.append((origin, queue[0]))
+            else:
+                del self._queues[origin, name]
+        return following
+
+    def front(self, origin: Origin) -> PublicationId | None:
+        """The client's first one; scope session only."""
+        queue = self._queues.get((origin, _WHOLE_SESSION[0]))
+        return (origin, queue[0]) if queue else None
+
+
+class Holding:
+    """Publications of local clients that wait to be admitted."""
+
+    def __init__(self, *, by_key: bool) -> None:
+        self.of: dict[Origin, dict[int, Publication]] = {}
+        """By client, in the order in which they came."""
+        self.hopeful: set[PublicationId] = set()
+        """Those whose obstacle may be gone, to be looked at again (P5)."""
+        self._queues = Queues(by_key=by_key)
+        self._locked_out: dict[str, set[PublicationId]] = {}
+        """By key: those that are the first wherever they stand and wait for this key."""
+        self._by_key = by_key
+
+    def __contains__(self, origin: Origin) -> bool:
+        return origin in self.of
+
+    def __bool__(self) -> bool:
+        return bool(self.of)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.of.values()))
+
+    def find(self, pair: PublicationId) -> Publication | None:
+        held = self.of.get(pair[0])
+        return held.get(pair[1]) if held is not None else None
+
+    def behind(self, entry: Publication) -> bool:
+        """P2: whether something that the same client published before, and must stay before, is held."""
+        return entry.origin in self.of and self._queues.behind(entry)
+
+    def add(self, entry: Publication) -> None:
+        self.of.setdefault(entry.origin, {})[entry.number] = entry
+        self._queues.add(entry)
+        self.hopeful.add((entry.origin, entry.number))
+
+    def remove(self, entry: Publication) -> list[PublicationId]:
+        """Gives those that stood right behind it."""
+        held = self.of[entry.origin]
+        del held[entry.number]
+        if not held:
+            del self.of[entry.origin]
+        return self._queues.remove(entry)
+
+    def drop(self, origin: Origin) -> None:
+        """The client's session is over: what it has published and nobody has admitted never was."""
+        for entry in list(self.of.get(origin, {}).values()):
+            self.remove(entry)
+
+    def first(self, entry: Publication) -> bool:
+        return self._queues.first(entry)
+
+    # What may give hope
+
+    def wait_for(self, key: str, pair: PublicationId) -> None:
+        self._locked_out.setdefault(key, set()).add(pair)
+
+    def unlocked(self, key: str) -> None:
+        if self._locked_out:
+            self.hopeful.update(self._locked_out.pop(key, ()))
+
+    def nothing_pending(self, origin: Origin) -> None:
+        """Scope session: the client's last pending total is gone."""
+        front = None if self._by_key else self._queues.front(origin)
+        if front is not None:
+            self.hopeful.add(front)
+
+    def known(self, pairs: Iterable[PublicationId]) -> None:
+        """They came another way."""
+        self.hopeful.update(pair for pair in pairs if self.find(pair) is not None)
+
+    def stable(self, origin: Origin, number: int) -> None:
+        """Everything of the client up to this number is stable."""
+        for held in self.of.get(origin, ()):  # They came in the order of their numbers (P1).
+            if held > number:
+                break
+            self.hopeful.add((origin, held))

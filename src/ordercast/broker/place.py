@@ -1,0 +1,82 @@
+"""Where a broker stands when it starts, and what it remembers of earlier lives."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The configuration of one broker."""
+
+    node: NodeId
+    address: str
+    directory: dict[NodeId, str]
+    """All brokers that are configured, itself among them, and their addresses."""
+    parent: NodeId | None = None
+    """Whom to ask first; None for the one that begins as root."""
+    life: int = 0
+    """How often it has started before. Only a broker in its first life, without a parent, begins as root."""
+    seeds: tuple[str, ...] = ()
+    """Addresses to ask by a broker that is not in the directory of the others yet (a join at run time)."""
+
+
+class Saved(msgspec.Struct):
+    """What a broker with a data directory had written before it stopped."""
+
+    entries: dict[Topic, list[Publication]] = {}
+    """Above the stable base, in the order of its log, prepared totals last."""
+    base: dict[Topic, Vector] = {}
+    roster: dict[Topic, tuple[Origin, ...]] = {}
+    fenced: dict[Origin, int] = {}
+    term_number: int = 0
+    directory: dict[NodeId, str] = {}
+
+
+class Ledger(Protocol):
+    """Where a broker writes down what must outlive it.
+
+    Calls are cheap; the runtime makes everything written in a turn durable before any packet of that turn leaves.
+    """
+
+    def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
+        """Held from now on: in the log, prepared or waiting to be published again."""
+
+    def base(self, topic: Topic, base: Vector) -> None:
+        """Everything up to here is stable and may be forgotten."""
+
+    def forget(self, topic: Topic) -> None:
+        """The topic is gone from this broker and others hold what it had."""
+
+    def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None: ...
+
+    def term(self, number: int) -> None: ...
+
+    def directory(self, directory: dict[NodeId, str]) -> None: ...
+
+
+class NoLedger:
+    """Brokers are soft state unless they are given a data directory."""
+
+    def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
+        pass
+
+    def base(self, topic: Topic, base: Vector) -> None:
+        pass
+
+    def forget(self, topic: Topic) -> None:
+        pass
+
+    def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None:
+        pass
+
+    def term(self, number: int) -> None:
+        pass
+
+    def directory(self, directory: dict[NodeId, str]) -> None:
+        pass

@@ -1,0 +1,95 @@
+"""How the two halves of a broker see each other: the overlay keeps the tree, the topics keep what travels on it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Peer
+
+Term = tuple[int, NodeId]
+"""Number and root: every root has a fresh one. (0, "") before the first."""
+Roster = dict[Topic, tuple[Origin, ...]]
+"""Who is a member of what, sorted."""
+Fenced = dict[Origin, int]
+"""Sessions that never count again, up to and including this attach number."""
+
+
+class OverlayPort(Protocol):
+    """What the topics may ask the overlay."""
+
+    node: NodeId
+    life: int
+    term: Term
+    is_root: bool
+    seeking: bool
+    decides: bool
+    """ROOT, and entitled to commit, grant and fence now (with `partitions = primary`: holds its lease and has waited
+    out the one of its predecessor). `Topics.may_decide` is called when it becomes true."""
+    parent: Connection | None
+    """The link to the parent; None: ROOT or SEEKING."""
+    parent_name: NodeId | None
+    children: dict[Connection, NodeId]
+    """The links to the children."""
+    dead: dict[NodeId, int]
+    """Brokers that are known to be dead, each with its last life; empty where partitions are possible."""
+    directory: dict[NodeId, str]
+    """All brokers that belong to the tree, this one among them, and their addresses."""
+
+
+class TopicsPort(Protocol):
+    """What the overlay tells the topics, in the middle of its own rules."""
+
+    def attached(self) -> None:
+        """O10.3: there is a parent; open every topic (S1)."""
+
+    def parent_lost(self) -> None:
+        """O3.1: all channels up are gone; nodes that are not grounded are reset (S7); joins in progress are over."""
+
+    def child_added(self, child: Connection) -> None:
+        """O9: a new child; send it the roster (RosterSync)."""
+
+    def child_lost(self, child: Connection) -> None:
+        """O2.4, O11: drop it from every topic (S8) and from the waves that wait for it (M9)."""
+
+    def term_adopted(self) -> None:
+        """O16: reports of another term are void; everything is evaluated anew (L6)."""
+
+    def became_root(self) -> None:
+        """O15: no grants, no opened topics. O1: at the very first start every topic is open."""
+
+    def may_decide(self) -> None:
+        """`decides` has become true: evaluate everything (L6)."""
+
+    def stepped_down(self) -> None:
+        """A root lost its lease and seeks: like `parent_lost` for a broker that had none."""
+
+    def names(self) -> tuple[Topic, ...]:
+        """The topics that this broker takes part in, sorted, for parent requests."""
+
+    def has(self, topic: Topic) -> bool:
+        """Whether this broker takes part in the topic."""
+
+    def roster(self) -> Roster:
+        """For an election's OK and for RosterSync."""
+
+    def fenced(self) -> Fenced: ...
+
+    def merge_roster(self, roster: Roster, fenced: Fenced) -> None:
+        """O14.1, M9.4: what other brokers know."""
+
+    def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
+        """M1: a client said Attach; the overlay has already answered with a View."""
+
+    def client_lost(self, client: Connection, *, gone: bool) -> None:
+        """M8: its connection ended, on purpose (it leaves) or not."""
+
+    def receive(self, sender: Connection, packet: Packet) -> None:
+        """A packet of pubsub.topic_packets or, from a client, of pubsub.client_packets."""
+
+    def timer(self, name: tuple[object, ...]) -> None:
+        """A timer whose name begins with "topics"."""
+
+    def turn_end(self) -> None:
+        """Send what was only noted: acknowledgements, reports."""

@@ -1,0 +1,116 @@
+"""What a broker knows of the tree and of its own place in it. The parts of the overlay share one of these."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from ordercast.broker.place import Ledger, Place, Saved
+from ordercast.broker.ports import Term, TopicsPort
+from ordercast.core.chance import mix, salt, unit
+from ordercast.core.ids import NodeId
+from ordercast.core.process import Connection, Peer, Wires
+from ordercast.pubsub.client_packets import Neighbour
+from ordercast.pubsub.overlay_packets import Rank
+from ordercast.pubsub.settings import BrokerSettings
+
+MS = 1_000_000
+NOBODY = NodeId("")
+NO_TERM: Term = (0, NOBODY)
+_LAST = 1_000_000
+"""In a rank: behind everybody who may become root."""
+_DIGITS = re.compile(r"(\d+)")
+
+
+@lru_cache(maxsize=4096)
+def natural(node: NodeId) -> tuple[str | int, ...]:
+    """Orders names as people do: b2 before b10."""
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(node)))
+
+
+def better(rank: Rank, other: Rank) -> bool:
+    """Whether a seeker of this rank is to be root rather than the other."""
+    return (rank[0], natural(rank[1])) < (other[0], natural(other[1]))
+
+
+class Standing:
+    """Role, term, neighbours, and who is believed to be where."""
+
+    topics: TopicsPort
+
+    def __init__(self, place: Place, settings: BrokerSettings, wires: Wires, ledger: Ledger, saved: Saved | None):
+        self.place = place
+        self.settings = settings
+        self.wires = wires
+        self.ledger = ledger
+        self.node = place.node
+        self.life = place.life
+        self.primary = settings.partitions == "primary"
+        known = dict(saved.directory) if saved is not None and saved.directory else dict(place.directory)
+        self.directory: dict[NodeId, str] = {**known, place.node: place.address}
+        self.member = not place.seeds or len(self.directory) > 1
+        """False: it has not joined yet; it takes no children and no clients and never claims (J2)."""
+        self.leaving = False
+        self.left = False
+        self.claims_from_ns = 0
+        """Who knows of no tree waits so long for the configured root to begin one."""
+
+        self.term: Term = NO_TERM
+        self.is_root = False
+        self.seeking = True
+        self.decides = False
+        self.parent: Connection | None = None
+        self.parent_name: NodeId | None = None
+        self.children: dict[Connection, NodeId] = {}
+        self.clients: dict[Connection, Peer] = {}
+        self.view: tuple[Neighbour, ...] = ()
+
+        self.lives: dict[NodeId, int] = {}
+        """The newest life seen of every broker."""
+        self.dead: dict[NodeId, int] = {}
+        """The newest life found dead. Only without partitions is it more than a guess."""
+        self.unreachable: set[NodeId] = set()
+        """Nobody answered there; forgotten as soon as somebody does."""
+        self.frozen_residual = settings.total_degree
+        self._salt = salt(0, "retry", place.node)
+        self._draws = 0
+
+    @property
+    def residual(self) -> int:
+        """F-DEG-1: computed, never stored. Negative when clients came beyond the limit."""
+        neighbours = len(self.children) + len(self.clients) + (self.parent is not None)
+        return self.settings.total_degree - neighbours
+
+    @property
+    def may_claim(self) -> bool:
+        """Newcomers and leavers never become root; nor does a broker that starts, as long as it knows of no tree."""
+        return self.member and not self.leaving and self.wires.now_ns >= self.claims_from_ns
+
+    @property
+    def rank(self) -> Rank:
+        """F-ELE-3: frozen when the parent was lost."""
+        return (-self.frozen_residual if self.may_claim else _LAST, self.node)
+
+    def believed_dead(self, node: NodeId) -> bool:
+        return node in self.unreachable or self.dead.get(node, -1) >= self.lives.get(node, 0)
+
+    def links(self) -> list[Connection]:
+        """Parent first, then the children."""
+        return [*([self.parent] if self.parent is not None else []), *self.children]
+
+    def child_link(self, node: NodeId) -> Connection | None:
+        return next((link for link, child in self.children.items() if child == node), None)
+
+    def others(self) -> list[NodeId]:
+        """Everybody in the directory but this broker, in natural order."""
+        return sorted((node for node in self.directory if node != self.node), key=natural)
+
+    def is_majority(self, nodes: set[NodeId]) -> bool:
+        """Whether these are more than half of the directory."""
+        return 2 * len(nodes & self.directory.keys()) > len(self.directory)
+
+    def draw_retry_ns(self) -> int:
+        """`retry_ms` times something between a half and one and a half, another one every time."""
+        self._draws += 1
+        factor = 0.5 + unit(mix(self._salt, self.life, self._draws))
+        return int(self.settings.retry_ms * factor * MS)

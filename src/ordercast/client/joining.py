@@ -1,0 +1,179 @@
+"""Becoming a member of a topic at the present edge, and ceasing to be one (C5, C6, C8, M11)."""
+
+from __future__ import annotations
+
+from ordercast.client.membership import ASKED, GRANTED, LEAVING, LIVE, OUT, RESUMED, Membership, chunks
+from ordercast.client.session import Session
+from ordercast.client.stability import Stability
+from ordercast.core.ids import Topic
+from ordercast.core.state import State
+from ordercast.pubsub.client_packets import Denied, Granted, Left, Live, Resume, Subscribe, TopicState, Unsubscribe
+from ordercast.pubsub.publications import Publication
+
+
+class Joining(State):
+    """Walks each membership from OUT to LIVE at every new edge, and back to OUT when the application has enough."""
+
+    def __init__(self, session: Session, stability: Stability) -> None:
+        self.session = session
+        self.stability = stability
+
+    def want(self, topic: Topic, *, receives: bool) -> Membership:
+        """Be a member of the topic from now on, at this edge and all later ones."""
+        session = self.session
+        membership = session.topics.get(topic)
+        if membership is None:
+            membership = session.topics[topic] = Membership(topic, session.origin)
+        membership.wants = receives
+        session.ledger.member(topic, receives, granted=membership.receiving)
+        # An upgrade waits for the Live of what was asked before: two grants under way could not be told apart.
+        upgrade = membership.phase == LIVE and receives and not membership.asked_to_receive
+        if session.edge.attached and (membership.phase == OUT or upgrade):
+            self._ask(membership)
+        return membership
+
+    def resume_all(self) -> None:
+        """A new edge knows nothing of this client yet."""
+        for membership in self.session.memberships():
+            if membership.wants is not None or membership.counted or membership.outbox:
+                self._ask(membership)
+
+    def all_lost(self) -> None:
+        """C5: nothing is live until another edge says so."""
+        for membership in self.session.memberships():
+            membership.phase = OUT
+            membership.open = True
+            membership.unsent = []
+            membership.reported = {}
+
+    def _ask(self, membership: Membership) -> None:
+        membership.phase = ASKED
+        membership.asked_to_receive = membership.wants is True
+        membership.counted = True
+        membership.unsent = []
+        self.session.send(Subscribe(membership.topic, membership.asked_to_receive))
+        self.session.edge.expect_grants()
+
+    def topic_state(self, packet: TopicState) -> None:
+        """C5: tell the edge what this client has, and give it the history that it may lack.
+
+        An edge that has to start over with the topic asks again in the same way.
+        """
+        membership = self.session.topics.get(packet.topic)
+        if membership is None or membership.phase not in (ASKED, RESUMED):
+            return
+        membership.phase = RESUMED
+        settings = self.session.settings
+        have, base = membership.have.summary(), membership.base.copy()
+        history = self.history_for(membership, packet)
+        for piece in tuple(chunks(history, settings.batch_entries, settings.batch_bytes)) or ((),):
+            attach_no = self.session.edge.attach_no
+            self.session.send(Resume(packet.topic, attach_no, have, base, piece, membership.asked_to_receive))
+
+    def history_for(self, membership: Membership, state: TopicState) -> list[Publication]:
+        """All that is not stable at the edge, even if it has it now: it may have to forget it before the grant."""
+        low = state.base.get
+        return [entry for entry in membership.kept() if entry.number > low(entry.origin, 0)]
+
+    def granted(self, packet: Granted) -> None:
+        """M6, C8: confirmed. What is below the base was forgotten before this client came, and counts as received."""
+        session = self.session
+        membership = session.topics.get(packet.topic)
+        if membership is None or membership.phase != RESUMED:
+            return
+        membership.phase = GRANTED
+        if membership.wants is True and membership.asked_to_receive and not membership.receiving:
+            membership.receiving = True
+            session.ledger.member(packet.topic, receives=True, granted=True)
+            session.wires.note("subscribe", {"topic": packet.topic, "broker": session.edge.broker})
+        self.stability.raise_base(membership, packet.base)
+
+    def live(self, packet: Live) -> None:
+        """C6: the outbox again, in order, then what is new."""
+        session = self.session
+        membership = session.topics.get(packet.topic)
+        if membership is None or membership.phase != GRANTED:
+            return
+        membership.phase = LIVE
+        session.edge.granted()
+        if membership.wants is True and not membership.asked_to_receive:
+            self._ask(membership)
+            return
+        membership.republish()
+        session.unsent.add(packet.topic)
+        self.stability.report_soon(membership)
+        if membership.wants is None:
+            self.leave_if_possible(membership)
+        else:
+            session.app.live(packet.topic)
+
+    def denied(self, packet: Denied) -> None:
+        """This topic is not for this client."""
+        session = self.session
+        membership = session.topics.get(packet.topic)
+        if membership is None or membership.phase == OUT:
+            return
+        session.write_down(membership)
+        for number in sorted(membership.outbox):
+            session.ledger.refused(packet.topic, number)
+            session.app.refused(packet.topic, number, packet.reason)
+        membership.outbox.clear()
+        membership.unsent = []
+        membership.wants = None
+        self.end_deliveries(membership)
+        self._gone_from(membership)
+        session.edge.granted()
+        session.app.denied(packet.topic, packet.reason)
+
+    def unwanted(self, membership: Membership) -> None:
+        """M11: deliveries end here; the membership ends once nothing published depends on it."""
+        membership.wants = None
+        self.end_deliveries(membership)
+        self.leave_if_possible(membership)
+
+    def end_deliveries(self, membership: Membership) -> None:
+        if membership.receiving:
+            membership.receiving = False
+            self.session.wires.note("unsubscribe", {"topic": membership.topic})
+        membership.history = membership.kept()
+        membership.untaken.clear()
+        membership.taken_of_first = 0
+
+    def leave_if_possible(self, membership: Membership) -> None:
+        """Tell the edge, unless a publication of this client still needs the membership."""
+        if membership.wants is not None or membership.outbox:
+            return
+        if membership.phase == LIVE:
+            membership.phase = LEAVING
+            self.session.send(Unsubscribe(membership.topic))
+        elif not membership.counted:
+            self._gone_from(membership)
+            self.session.app.left(membership.topic)
+
+    def left(self, packet: Left) -> None:
+        membership = self.session.topics.get(packet.topic)
+        if membership is None or membership.phase != LEAVING:
+            return
+        self._gone_from(membership)
+        if membership.wants is None:
+            self.session.app.left(membership.topic)
+        else:  # The application has changed its mind meanwhile.
+            self.want(membership.topic, receives=membership.wants)
+
+    def _gone_from(self, membership: Membership) -> None:
+        """Numbers and received-set stay: a later membership of this session goes on from them."""
+        membership.phase = OUT
+        membership.counted = False
+        membership.history = []
+        membership.reported = {}
+        self.session.ledger.member(membership.topic, None, granted=False)
+
+    def leave_all(self) -> None:
+        """The client ends for good."""
+        for membership in self.session.memberships():
+            membership.wants = None
+            self.end_deliveries(membership)
+            if membership.phase not in (OUT, LEAVING):
+                self.session.send(Unsubscribe(membership.topic))
+            if membership.counted:
+                self._gone_from(membership)

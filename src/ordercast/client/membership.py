@@ -1,0 +1,194 @@
+"""One topic at the client: numbers, outbox, received-set, history. No packets and no timers here."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import ClassVar
+
+from ordercast.client.ports import SavedTopic
+from ordercast.core.ids import Origin, Topic
+from ordercast.core.state import State
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Received, Vector
+
+# How far the present edge has come with the membership. Publications leave in LIVE only, deliveries count from GRANTED.
+OUT, ASKED, RESUMED, GRANTED, LIVE, LEAVING = "out", "asked", "resumed", "granted", "live", "leaving"
+
+
+NO_KEY = ("",)
+"""The keys of a publication that names none."""
+_HEADER_BYTES = 40
+"""Numbers and lengths of a publication on the wire, with room to spare."""
+_CHARACTER_BYTES = 4
+"""The most that one takes."""
+
+
+class Membership(State):
+    """What the client knows of a topic, whoever its edge is."""
+
+    constant: ClassVar[tuple[str, ...]] = ("topic", "origin")
+
+    def __init__(self, topic: Topic, origin: Origin, saved: SavedTopic | None = None) -> None:
+        kept = saved or SavedTopic()
+        self.topic = topic
+        self.origin = origin
+        self.wants: bool | None = kept.receives
+        """True: receive; False: publish only; None: be no member (any more)."""
+        self.phase = OUT
+        self.asked_to_receive = False
+        """What the Subscribe that is under way, or was granted, said."""
+        self.receiving = bool(kept.receives) and kept.granted
+        """Whether deliveries go to the application: from the first grant until it unsubscribes."""
+        self.counted = kept.receives is not None
+        """The overlay may count this client among the members: it has to take leave, or come back."""
+        self.open = True
+        self.counter = kept.counter
+        self.outbox: dict[int, Publication] = {publication.number: publication for publication in kept.outbox}
+        self.unsent: list[Publication] = []
+        """The part of the outbox that waits for the end of the turn, or for Flow."""
+        self.written = self.counter
+        """Publications up to this number are in the ledger."""
+        self.have = Received(kept.have)
+        self.base: Vector = dict(kept.base)
+        taken = len(kept.history) - kept.untaken
+        self.history: list[Publication] = kept.history[:taken]
+        """Taken by the application, not stable, in the order of delivery."""
+        self.untaken: deque[Sequence[Publication]] = deque()
+        """Delivered and not taken by the application yet: what its memory holds."""
+        self.taken_of_first = 0
+        if kept.untaken:
+            self.untaken.append(kept.history[taken:])
+        self.unreported = 0
+        self.reported: Vector = {}
+        self.levels: dict[str, tuple[int, tuple[int, ...]]] = {}
+
+    def awaits_grant(self) -> bool:
+        return self.phase in (ASKED, RESUMED, GRANTED)
+
+    # Publishing
+
+    def republish(self) -> None:
+        """C6: the whole outbox once more, in order."""
+        self.unsent = list(self.outbox.values())
+
+    def batches(self, most: int, most_bytes: int) -> Iterator[tuple[Publication, ...]]:
+        """What waits to be sent, in packets' worths; afterwards nothing waits."""
+        waiting, self.unsent = self.unsent, []
+        return chunks(waiting, most, most_bytes)
+
+    # Delivering
+
+    def take(self, entries: Sequence[Publication]) -> Sequence[Publication]:
+        """C2, C4: the entries that are new, in order; own ones leave the outbox."""
+        if not entries:
+            return entries
+        fresh = self._all_new(entries)
+        if fresh is None:
+            add = self.have.add
+            fresh = [entry for entry in entries if add(entry.origin, entry.number)]
+        if self.outbox:
+            mine = self.origin
+            for entry in fresh:
+                if entry.origin == mine:
+                    self.outbox.pop(entry.number, None)
+        return fresh
+
+    def _all_new(self, entries: Sequence[Publication]) -> Sequence[Publication] | None:
+        """The common case at little cost: one publisher's next numbers without a gap. None: look at each."""
+        origin = entries[0].origin
+        low = self.have.low.get(origin, 0)
+        if origin in self.have.extras:
+            return None
+        expected = low
+        for entry in entries:
+            expected += 1
+            if entry.number != expected or entry.origin != origin:
+                return None
+        self.have.low[origin] = expected
+        return entries
+
+    def remember(self, fresh: Sequence[Publication], *, taken: bool) -> None:
+        """Keep what was delivered until it is stable."""
+        if taken:
+            self.history.extend(fresh)
+            self.unreported += len(fresh)
+        else:
+            self.untaken.append(fresh)
+
+    def consumed(self, count: int) -> None:
+        """The application has taken the next `count` deliveries."""
+        self.unreported += count
+        while count and self.untaken:  # Nothing is untaken any more once deliveries have ended.
+            first = self.untaken[0]
+            left = len(first) - self.taken_of_first
+            if count < left:
+                self.history.extend(first[self.taken_of_first : self.taken_of_first + count])
+                self.taken_of_first += count
+                return
+            self.history.extend(first[self.taken_of_first :] if self.taken_of_first else first)
+            self.untaken.popleft()
+            self.taken_of_first = 0
+            count -= left
+
+    def kept(self) -> list[Publication]:
+        """Everything delivered and not stable, in the order of delivery."""
+        return self.history + list(self._untaken_entries())
+
+    def _untaken_entries(self) -> Iterator[Publication]:
+        for i, batch in enumerate(self.untaken):
+            yield from batch if i else islice(batch, self.taken_of_first, None)
+
+    # Stability
+
+    def consumed_vector(self) -> Vector:
+        """ST1: per publisher, everything up to this number has been taken by the application."""
+        vector = self.have.vector()
+        for entry in self._untaken_entries():
+            if vector.get(entry.origin, 0) >= entry.number:
+                vector[entry.origin] = entry.number - 1
+        return vector
+
+    def stable(self, base: Vector) -> bool:
+        """C7, C8: cut history and outbox; whether the base has grown."""
+        mine = self.base
+        grown = {origin: number for origin, number in base.items() if number > mine.get(origin, 0)}
+        if not grown:
+            return False
+        mine.update(grown)
+        self.have.raise_to(grown)
+        low = mine.get
+        self.history = [entry for entry in self.history if entry.number > low(entry.origin, 0)]
+        if self.origin in grown and self.outbox:
+            known = grown[self.origin]
+            for number in [number for number in self.outbox if number <= known]:
+                del self.outbox[number]
+        return True
+
+    # Acknowledgements
+
+    def reached(self, level: str, low: int, extras: tuple[int, ...]) -> bool:
+        """Whether this is news: an edge that knows less than an earlier one takes nothing back."""
+        before = self.levels.get(level, (0, ()))
+        if low < before[0] or (low, extras) == before:
+            return False
+        self.levels[level] = (low, extras)
+        return True
+
+
+def chunks(entries: Sequence[Publication], most: int, most_bytes: int) -> Iterator[tuple[Publication, ...]]:
+    """The entries in order, in pieces of at most so many and about so many bytes (one entry may be larger)."""
+    if not entries:
+        return
+    names = _HEADER_BYTES + _CHARACTER_BYTES * (len(entries[0].topic) + len(entries[0].origin))
+    start = size = 0
+    for i, entry in enumerate(entries):
+        length = names + len(entry.payload)
+        if entry.keys is not NO_KEY:
+            length += _CHARACTER_BYTES * sum(map(len, entry.keys))
+        if i > start and (i - start >= most or size + length > most_bytes):
+            yield tuple(entries[start:i])
+            start, size = i, 0
+        size += length
+    yield tuple(entries[start:])

@@ -1,0 +1,140 @@
+"""What a client machine needs of its surroundings: the application above it and the disk beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ordercast.core.ids import Topic
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Summary, Vector
+
+EDGE = "edge"
+"""The edge broker holds it."""
+SAFE = "safe"
+"""So many brokers hold it that it survives the crashes it is promised to survive."""
+STABLE = "stable"
+"""Every member of the topic has it."""
+
+
+class ClientApp(Protocol):
+    """The application's end. Calls come in the middle of an event: they note things and return."""
+
+    def deliver(self, entries: Sequence[Publication]) -> None:
+        """New publications of one topic, in the order of delivery. The sequence must not be changed."""
+
+    def acknowledged(self, topic: Topic, level: str, low: int, extras: tuple[int, ...]) -> None:
+        """The own publications of the topic up to `low`, and the extras, have reached the level. It never falls."""
+
+    def live(self, topic: Topic) -> None:
+        """The membership is confirmed and caught up; again after every change of the edge."""
+
+    def left(self, topic: Topic) -> None:
+        """No longer a member."""
+
+    def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
+        """The edge knows the filter; these topics were found and are being subscribed to."""
+
+    def denied(self, topic: Topic, reason: str) -> None:
+        """This client may not be a member of the topic; what waited in its outbox was refused before."""
+
+    def refused(self, topic: Topic, number: int, reason: str) -> None:
+        """This publication will never be delivered to anybody."""
+
+    def flow(self, topic: Topic, *, open_: bool) -> None:
+        """ST4: whether the overlay takes publications of the topic now."""
+
+    def session_lost(self, reason: str) -> None:
+        """C9: the overlay has given this session up. The machine does nothing more."""
+
+    def connected(self, broker: str) -> None:
+        """There is an edge."""
+
+    def disconnected(self, reason: str) -> None:
+        """The edge is lost; another one is being sought."""
+
+    def nobody_answers(self, failures: tuple[tuple[str, str, bool], ...]) -> None:
+        """All brokers were tried in vain: address, why, and whether nobody was there (or somebody refused)."""
+
+
+class SavedTopic(msgspec.Struct):
+    """What a client had written down about one topic."""
+
+    receives: bool | None = None
+    """None: not a member, only the numbers are kept."""
+    granted: bool = False
+    counter: int = 0
+    outbox: list[Publication] = []
+    history: list[Publication] = []
+    """Delivered, not stable, in order; the ones that the application has taken first."""
+    untaken: int = 0
+    """How many at the end of the history the application had not taken."""
+    have: Summary = {}
+    base: Vector = {}
+
+
+class Saved(msgspec.Struct):
+    """FM6: what a client with a data directory goes on from, as the same session."""
+
+    attach_no: int = 0
+    topics: dict[Topic, SavedTopic] = {}
+    watched: tuple[str, ...] = ()
+
+
+class ClientLedger(Protocol):
+    """D1: where a client writes down what must outlive it.
+
+    Calls are cheap; the runtime makes everything written in a turn durable before any packet of that turn leaves.
+    """
+
+    def attach(self, attach_no: int) -> None: ...
+
+    def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
+        """What this client is in the topic, or wants to be; None: nothing any more."""
+
+    def watched(self, patterns: tuple[str, ...]) -> None: ...
+
+    def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
+        """In the outbox from now on."""
+
+    def refused(self, topic: Topic, number: int) -> None:
+        """Out of the outbox, for good."""
+
+    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
+        """In the history from now on; the own ones among them are out of the outbox."""
+
+    def consumed(self, topic: Topic, count: int) -> None:
+        """The application has taken the next `count` deliveries of the topic."""
+
+    def base(self, topic: Topic, base: Vector) -> None:
+        """Everything up to here is stable: out of history and outbox; and counts as received."""
+
+
+class NoLedger:
+    """A client without a data directory: a restart is a new session."""
+
+    def attach(self, attach_no: int) -> None:
+        pass
+
+    def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
+        pass
+
+    def watched(self, patterns: tuple[str, ...]) -> None:
+        pass
+
+    def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
+        pass
+
+    def refused(self, topic: Topic, number: int) -> None:
+        pass
+
+    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
+        pass
+
+    def consumed(self, topic: Topic, count: int) -> None:
+        pass
+
+    def base(self, topic: Topic, base: Vector) -> None:
+        pass

@@ -1,0 +1,59 @@
+"""Stability at the client: what the application has taken is reported, what everybody has is forgotten (ST1, C7)."""
+
+from __future__ import annotations
+
+from ordercast.client.membership import GRANTED, LIVE, Membership
+from ordercast.client.ports import STABLE
+from ordercast.client.session import Session
+from ordercast.client.settings import ns
+from ordercast.core.state import State
+from ordercast.pubsub.client_packets import StableReport
+from ordercast.pubsub.received import Vector
+
+STABILITY = "stability"
+
+
+class Stability(State):
+    """Reports of all topics share one timer, which runs only while there is something to report."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.armed = False
+
+    def report_soon(self, membership: Membership) -> None:
+        """ST1: at the next period, or at once when much has been taken since the last report."""
+        settings = self.session.settings
+        if membership.unreported >= settings.report_every:
+            self._report(membership)
+        elif not self.armed:
+            self.armed = True
+            self.session.wires.set_timer(STABILITY, ns(settings.stability_ms), background=True)
+
+    def due(self) -> None:
+        self.armed = False
+        for membership in self.session.memberships():
+            self._report(membership)
+
+    def _report(self, membership: Membership) -> None:
+        membership.unreported = 0
+        if membership.phase != LIVE or not membership.asked_to_receive:
+            return
+        vector = membership.consumed_vector()
+        if vector != membership.reported:
+            membership.reported = vector
+            self.session.send(StableReport(membership.topic, vector))
+
+    def raise_base(self, membership: Membership, base: Vector) -> None:
+        """C7, C8: every member has everything up to here."""
+        session = self.session
+        session.write_down(membership)
+        if membership.phase not in (GRANTED, LIVE) or not membership.stable(base):
+            return
+        session.ledger.base(membership.topic, base)
+        mine = membership.base.get(session.origin, 0)
+        if membership.reached(STABLE, mine, ()):
+            session.app.acknowledged(membership.topic, STABLE, mine, ())
+
+    def stop(self) -> None:
+        self.armed = False
+        self.session.wires.cancel_timer(STABILITY)

@@ -1,0 +1,190 @@
+"""What a client and its edge broker say to each other. `Entries` travels between brokers too, byte for byte the same.
+
+client                                    edge broker
+│ ── Attach ────────────────────────────▶ │    once per connection, first
+│ ◀──────────────────────────── View ──── │    and again whenever the tree around the edge changes
+│ ── Subscribe(topic) ──────────────────▶ │    per topic, also to publish only
+│ ◀────────────────────── TopicState ──── │    what the edge has
+│ ── Resume (what I have, my history) ──▶ │    the edge then asks the root to confirm the member
+│ ◀── Granted · Entries… · Live ───────── │    or Denied: the session is over
+│ ── Entries (publications) ────────────▶ │
+│ ◀── Entries · Acks · StableUpdate · Flow · Refused
+│ ── StableReport ──────────────────────▶ │
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ordercast.core.ids import Topic
+from ordercast.core.messages import Packet
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Summary, Vector
+
+# Tags of all packets of the broker system: 1-39 client and edge, 40-79 overlay, 80-119 topics.
+
+
+class Attach(Packet, frozen=True, tag=1):
+    """C5: the first packet of a client on a connection. `attach_no` grows with every attempt of the session."""
+
+    attach_no: int
+
+
+class Subscribe(Packet, frozen=True, tag=2):
+    """Become a member of the topic. `receives` false: a member that only publishes; it gets no Entries, only Acks."""
+
+    topic: Topic
+    receives: bool = True
+
+
+class Unsubscribe(Packet, frozen=True, tag=3):
+    """M11: leave the topic. What was admitted before stays valid. Answered by `Left`."""
+
+    topic: Topic
+
+
+class Left(Packet, frozen=True, tag=4):
+    topic: Topic
+
+
+class Watch(Packet, frozen=True, tag=5):
+    """Tell me of every topic that the filter takes in, now and later (`TopicsFound`); the client then subscribes."""
+
+    pattern: str
+
+
+class Unwatch(Packet, frozen=True, tag=6):
+    pattern: str
+
+
+class TopicsFound(Packet, frozen=True, tag=7):
+    """Topics that a watched filter takes in. Answers every Watch, if need be with none."""
+
+    pattern: str
+    topics: tuple[Topic, ...]
+
+
+class TopicState(Packet, frozen=True, tag=8):
+    """ParentBuffer of the source: what the edge has of the topic."""
+
+    topic: Topic
+    have: Summary
+    base: Vector
+
+
+class Resume(Packet, frozen=True, tag=9):
+    """LostMessageRequest of the source: what the client has, and the part of its history that the edge lacks."""
+
+    topic: Topic
+    attach_no: int
+    have: Summary
+    base: Vector
+    entries: tuple[Publication, ...] = ()
+    receives: bool = True
+
+
+class Granted(Packet, frozen=True, tag=10):
+    """M6: the client is a confirmed member from here on. A new member starts from `base` (StartBase)."""
+
+    topic: Topic
+    base: Vector
+    new: bool
+
+
+class Live(Packet, frozen=True, tag=11):
+    """All that the client lacked has been sent; it may publish."""
+
+    topic: Topic
+
+
+class Denied(Packet, frozen=True, tag=12):
+    """`fenced`: the session is over (C9). Anything else is the reason why this topic is refused to this client."""
+
+    topic: Topic
+    reason: str
+
+
+class Entries(Packet, frozen=True, tag=13):
+    """Publications of one topic, in order.
+
+    From a client: to be admitted. Between brokers and to a client: entries of the sender's log, in log order; one with
+    guarantee `total` is committed.
+    """
+
+    topic: Topic
+    entries: tuple[Publication, ...]
+
+
+class Acks(Packet, frozen=True, tag=14):
+    """How far the client's own publications of the topic have come: held by the edge; held by f + 1 brokers."""
+
+    topic: Topic
+    edge: tuple[int, tuple[int, ...]]
+    """All up to the first number, and the extras."""
+    safe: tuple[int, tuple[int, ...]]
+
+
+class Refused(Packet, frozen=True, tag=15):
+    """PublishRefused: this publication will never be admitted (no right, no key, wrong number)."""
+
+    topic: Topic
+    number: int
+    reason: str
+
+
+class Flow(Packet, frozen=True, tag=16):
+    """ST4: `open` false: keep new publications of the topic in the outbox until told otherwise."""
+
+    topic: Topic
+    open: bool
+
+
+class StableReport(Packet, frozen=True, tag=17):
+    """ST1, from a client: what it has handed to its application, contiguously."""
+
+    topic: Topic
+    vector: Vector
+
+
+class StableUpdate(Packet, frozen=True, tag=18):
+    """ST3: every member has everything up to `base`: forget it."""
+
+    topic: Topic
+    base: Vector
+
+
+class Neighbour(msgspec.Struct, frozen=True, array_like=True):
+    """A broker as seen from another one (O17)."""
+
+    node: str
+    address: str
+    hops: int
+    kind: str
+    """`parent`, `ancestor`, `uncle`, `sibling` or `child`."""
+    topics: tuple[Topic, ...] = ()
+    residual: int = 0
+    region: str = ""
+
+
+class View(Packet, frozen=True, tag=19):
+    """TreeViewUpdate of the source: where else to go when this broker dies. Replaces the last one."""
+
+    neighbours: tuple[Neighbour, ...]
+    directory: tuple[tuple[str, str], ...] = ()
+    """All brokers and their addresses."""
+
+
+class Ping(Packet, frozen=True, tag=20):
+    """Answered by a Pong with the same `at`, at once: a round trip, and a sign of life."""
+
+    at: int
+
+
+class Pong(Packet, frozen=True, tag=21):
+    at: int
+
+
+CLIENT_PACKETS: tuple[type[Packet], ...] = (
+    Attach, Subscribe, Unsubscribe, Left, Watch, Unwatch, TopicsFound, TopicState, Resume, Granted, Live, Denied,
+    Entries, Acks, Refused, Flow, StableReport, StableUpdate, View, Ping, Pong,
+)  # fmt: skip

@@ -1,0 +1,48 @@
+"""What a broker can be told. Names and defaults follow the source; docs/broker-config.md is for users."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+_Ms = Annotated[float, msgspec.Meta(gt=0, le=86_400_000)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The same at every broker of a tree. Defaults suit one machine or one local network."""
+
+    total_degree: _Count = 16
+    """Neighbours (parent, children, clients) above which a broker refuses further children; clients never."""
+    max_hops: _Count = 3
+    """How far a broker's view of the tree reaches."""
+    request_ms: _Ms = 2000.0
+    """Silence limit for a parent request or an election (the source's timer)."""
+    retry_ms: _Ms = 300.0
+    """Pause before seeking again, drawn from half to one and a half times this."""
+    stability_ms: _Ms = 100.0
+    """Period of stability reports."""
+    member_timeout_ms: _Ms = 20_000.0
+    """Absence after which the root fences a member; must exceed the longest repair."""
+    startup_grace_ms: _Ms = 10_000.0
+    """How long a starting broker insists on its configured parent."""
+    buffer_soft_limit: _Count = 50_000
+    """Publications of a topic, logged, pending or held, above which an edge broker asks its clients to pause. Nothing
+    is ever evicted."""
+    order_scope: Literal["session", "key"] = "session"
+    """`session`: everything that one client publishes on a topic keeps its order, whatever keys and guarantees; what
+    it publishes behind a `total` waits at its edge for the commit. `eventual` publications too: if one overtook,
+    somebody could deliver it and publish a `causal` one after it, which would be ahead of what happened before it.
+    `key` (the source): only where publications share a key."""
+    view_order: Literal["ancestors-first", "hop-order", "score"] = "ancestors-first"
+    """In which order candidates for a new parent are asked; `score`: by latency, topics, hops and room."""
+    partitions: Literal["primary", "excluded"] = "primary"
+    """`primary`: a root needs a majority of the configured brokers and holds a lease. `excluded`: a broken connection
+    means a dead process (the source), and any number of brokers may crash as long as one is left."""
+    lease_ms: _Ms = 3000.0
+    """A root that no majority has confirmed for so long steps down; a new one waits so long before it decides."""
+    safe_copies: _Count = 2
+    """f + 1: brokers that hold a publication before its publisher is told that it is safe."""
+    region: str = ""
+    """Where this broker stands, for `score`."""

@@ -1,0 +1,216 @@
+"""What brokers say to each other about topics, on the links of the tree. `Entries` (client_packets) travels here too.
+
+child                                     parent
+│ ── OpenTopic (what I have) ───────────▶ │    S1: for every topic, on attach, on creation and after a reset
+│ ◀── TopicBuffer · Entries… · Prepare · SyncEnd      S2: what the child lacks
+│ ── Entries… · Prepare · SyncEnd ──────▶ │    S3: what the parent lacks; then live traffic both ways
+│ ── TotalAck · MemberReport · StableVote ▶ │  towards the root, replacing the last ones
+│ ◀── Entries (committed totals) · BaseUpdate
+│ ── AttachRequest ─▶ … ◀─ AttachGranted ─ │   M3 to M6
+│ ◀── RosterUpdate … RosterAck ─────────▶ │    M9: the join wave over all brokers
+│ ── TopicClose ──▶ … ◀── TopicClosed ─── │    a topic that nobody below needs any more
+
+An `epoch` is an attach number as brokers count it: it grows with every attach of a session and with every membership
+that it asks for on one connection.
+"""
+
+from __future__ import annotations
+
+from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.core.messages import Packet
+from ordercast.pubsub.publications import Publication, PublicationId
+from ordercast.pubsub.received import Summary, Vector
+
+TermOnWire = tuple[int, NodeId]
+Covered = tuple[tuple[Origin, int], ...]
+"""Members and the epochs they are known by here, sorted."""
+
+
+class OpenTopic(Packet, frozen=True, tag=80):
+    """S1: LostMessageRequest of the source. `open_id` names this life of the channel."""
+
+    topic: Topic
+    open_id: int
+    grounded: bool
+    have: Summary
+    base: Vector
+
+
+class TopicBuffer(Packet, frozen=True, tag=81):
+    """S2: ParentBuffer of the source. The channel of that `open_id` is live for the child."""
+
+    topic: Topic
+    open_id: int
+    have: Summary
+    base: Vector
+
+
+class Prepare(Packet, frozen=True, tag=82):
+    """L1: totals that are not committed; every broker they reach locks their keys for its own clients."""
+
+    topic: Topic
+    entries: tuple[Publication, ...]
+
+
+class SyncEnd(Packet, frozen=True, tag=83):
+    """Everything that the other end lacked has been sent."""
+
+    topic: Topic
+    open_id: int
+
+
+class TopicClose(Packet, frozen=True, tag=84):
+    """S7: the child's part of the topic is empty. It keeps what it had until the TopicClosed with the same id."""
+
+    topic: Topic
+    close_id: int
+
+
+class TopicClosed(Packet, frozen=True, tag=85):
+    """Enough other brokers hold what the child had when it closed."""
+
+    topic: Topic
+    close_id: int
+
+
+class Grounded(Packet, frozen=True, tag=86):
+    """S7: whether a confirmed member is below the child."""
+
+    topic: Topic
+    grounded: bool
+
+
+class TopicReset(Packet, frozen=True, tag=87):
+    """S7: the parent has forgotten the topic and this channel: open it again or give it up."""
+
+    topic: Topic
+
+
+class TotalAck(Packet, frozen=True, tag=88):
+    """L3: the child is locked for these totals and answers for these members. Replaces its last one for each id."""
+
+    topic: Topic
+    term: TermOnWire
+    ids: tuple[PublicationId, ...]
+    covered: Covered
+
+
+class MemberReport(Packet, frozen=True, tag=89):
+    """M7: the members below the child, waiting ones included."""
+
+    topic: Topic
+    term: TermOnWire
+    members: Covered
+
+
+class AttachRequest(Packet, frozen=True, tag=90):
+    """M3: asks the root to confirm a member. `path`: the brokers it has passed, the edge first."""
+
+    topic: Topic
+    member: Origin
+    epoch: int
+    path: tuple[NodeId, ...] = ()
+
+
+class AttachGranted(Packet, frozen=True, tag=91):
+    """M4.4, back along the path. `new`: it was not in the roster before it asked."""
+
+    topic: Topic
+    term: TermOnWire
+    member: Origin
+    epoch: int
+    path: tuple[NodeId, ...]
+    new: bool
+
+
+class AttachDenied(Packet, frozen=True, tag=92):
+    """M4.2: the session is fenced."""
+
+    topic: Topic
+    member: Origin
+    epoch: int
+    path: tuple[NodeId, ...]
+
+
+class MemberGone(Packet, frozen=True, tag=93):
+    """M8, M11, to the root: the member has left the topic, or, with an empty topic, its session has ended."""
+
+    topic: Topic
+    member: Origin
+    epoch: int
+
+
+class RosterUpdate(Packet, frozen=True, tag=94):
+    """M9: one more member, down to every broker. `first`: the topic had none. Without a topic: a fence (M10)."""
+
+    update_id: int
+    topic: Topic
+    member: Origin
+    epoch: int
+    first: bool
+
+
+class RosterAck(Packet, frozen=True, tag=95):
+    """M9.2: these brokers have recorded the update: the sender, and all below it that are still there."""
+
+    update_id: int
+    brokers: tuple[NodeId, ...]
+
+
+class RosterSync(Packet, frozen=True, tag=96):
+    """M9.4: on attach everything that is known, later what is new; fences and departures travel in it too (M8)."""
+
+    roster: dict[Topic, tuple[Origin, ...]]
+    fenced: dict[Origin, int]
+
+
+class StableVote(Packet, frozen=True, tag=97):
+    """ST1: what all these members have. No vector: none of them receives anything."""
+
+    topic: Topic
+    term: TermOnWire
+    members: Covered
+    vector: Vector | None
+
+
+class BaseUpdate(Packet, frozen=True, tag=98):
+    """ST3: every member has everything up to here."""
+
+    topic: Topic
+    term: TermOnWire
+    base: Vector
+
+
+class Held(Packet, frozen=True, tag=99):
+    """At least `level` brokers on the sender's side of the link, the sender among them, hold these publications."""
+
+    topic: Topic
+    level: int
+    summary: Summary
+
+
+class HeldAsk(Packet, frozen=True, tag=100):
+    """Tell me, now and on every change, how far the publications of these origins are held on your side."""
+
+    topic: Topic
+    origins: tuple[Origin, ...]
+
+
+class Reach(Packet, frozen=True, tag=101):
+    """So many brokers are on the sender's side of the link, the sender among them, counted up to `safe_copies`."""
+
+    brokers: int
+
+
+class Keep(Packet, frozen=True, tag=102):
+    """Take part in the topic, with so many brokers of your side, although nobody below you is a member."""
+
+    topic: Topic
+    brokers: int
+
+
+TOPIC_PACKETS: tuple[type[Packet], ...] = (
+    OpenTopic, TopicBuffer, Prepare, SyncEnd, TopicClose, TopicClosed, Grounded, TopicReset, TotalAck, MemberReport,
+    AttachRequest, AttachGranted, AttachDenied, MemberGone, RosterUpdate, RosterAck, RosterSync, StableVote,
+    BaseUpdate, Held, HeldAsk, Reach, Keep,
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""A client's ledger in memory: what the one on disk must mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.client.ports import Saved, SavedTopic
+from ordercast.core.ids import Origin, Topic
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Received, Vector
+
+
+class _Topic:
+    def __init__(self) -> None:
+        self.receives: bool | None = None
+        self.granted = False
+        self.counter = 0
+        self.outbox: dict[int, Publication] = {}
+        self.history: list[Publication] = []
+        self.untaken = 0
+        self.have = Received()
+        self.base: Vector = {}
+
+    def saved(self) -> SavedTopic:
+        return SavedTopic(
+            self.receives, self.granted, self.counter, list(self.outbox.values()), list(self.history), self.untaken,
+            self.have.summary(), dict(self.base),
+        )  # fmt: skip
+
+
+class MemoryLedger:
+    """Keeps what a machine writes down; `saved` is what the next life of the same session begins with."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self._attach_no = 0
+        self._watched: tuple[str, ...] = ()
+        self._topics: dict[Topic, _Topic] = {}
+
+    def saved(self) -> Saved:
+        """A copy: nothing that is written later shows in it."""
+        topics = {topic: self._topics[topic].saved() for topic in sorted(self._topics)}
+        return Saved(self._attach_no, topics, self._watched)
+
+    def attach(self, attach_no: int) -> None:
+        self._attach_no = attach_no
+
+    def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
+        kept = self._of(topic)
+        kept.receives, kept.granted = receives, granted
+        if receives is None:
+            kept.history, kept.untaken = [], 0
+
+    def watched(self, patterns: tuple[str, ...]) -> None:
+        self._watched = patterns
+
+    def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
+        kept = self._of(topic)
+        for publication in publications:
+            kept.outbox[publication.number] = publication
+            kept.counter = max(kept.counter, publication.number)
+
+    def refused(self, topic: Topic, number: int) -> None:
+        self._of(topic).outbox.pop(number, None)
+
+    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
+        kept = self._of(topic)
+        kept.history.extend(entries)
+        kept.untaken += len(entries)
+        for entry in entries:
+            kept.have.add(entry.origin, entry.number)
+            if entry.origin == self.origin:
+                kept.outbox.pop(entry.number, None)
+
+    def consumed(self, topic: Topic, count: int) -> None:
+        kept = self._of(topic)
+        kept.untaken = max(0, kept.untaken - count)
+
+    def base(self, topic: Topic, base: Vector) -> None:
+        kept = self._of(topic)
+        kept.base.update({origin: number for origin, number in base.items() if number > kept.base.get(origin, 0)})
+        low = kept.base.get
+        kept.have.raise_to(kept.base)
+        taken = len(kept.history) - kept.untaken
+        stay = [entry for entry in kept.history[:taken] if entry.number > low(entry.origin, 0)]
+        kept.history = stay + kept.history[taken:]
+        for number in [number for number in kept.outbox if number <= low(self.origin, 0)]:
+            del kept.outbox[number]
+
+    def _of(self, topic: Topic) -> _Topic:
+        return self._topics.setdefault(topic, _Topic())

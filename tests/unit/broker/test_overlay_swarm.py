@@ -1,0 +1,84 @@
+"""Random trees and faults. G8, I1: checked at every event; one tree in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ordercast.broker.election import Election
+from ordercast.broker.hosting import Host
+from ordercast.broker.lease import Lease
+from ordercast.core.ids import NodeId
+from ordercast.core.process import Connection
+from ordercast.pubsub.overlay_packets import ParentRequest
+from ordercast.pubsub.settings import BrokerSettings
+from ordercast.sim.processes import Timing
+from tests.support.overlay_lab import Lab
+from tests.support.overlay_swarm import excluded_run, joining_run, primary_run
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_crashes_of_all_but_one_leave_one_tree(seed: int) -> None:
+    assert excluded_run(seed).world.peer_errors == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_partitions_pauses_and_crashes_of_a_minority_leave_one_deciding_root(seed: int) -> None:
+    assert primary_run(seed).world.peer_errors == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_brokers_join_and_leave_while_others_crash(seed: int) -> None:
+    assert joining_run(seed).world.peer_errors == []
+
+
+def _fails_somewhere(run: Callable[[int], Lab], seeds: int, what: str) -> None:
+    for seed in range(seeds):
+        try:
+            run(seed)
+        except AssertionError as error:
+            if what in str(error):
+                return
+    raise AssertionError(f"the rule is off, and yet never {what!r}")
+
+
+def test_without_the_root_check_there_are_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-REQ-5."""
+    asked = Host.asked
+
+    def without_check(host: Host, line: Connection, node: NodeId, packet: ParentRequest) -> None:
+        if host.overlay.parent is None or host.overlay.parent_name == node:
+            asked(host, line, node, packet)
+        elif host._is_newest(node, packet):
+            host._accept(line, node, packet.request)
+
+    monkeypatch.setattr(Host, "asked", without_check)
+    _fails_somewhere(excluded_run, 100, "a cycle")
+
+
+def test_without_the_word_of_the_others_there_are_two_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-ELE-2."""
+
+    def proclaim(election: Election) -> None:
+        election._become_root(1 + max(election.overlay.term[0], election.promised))
+
+    monkeypatch.setattr(Election, "start", proclaim)
+    _fails_somewhere(excluded_run, 100, "two roots")
+
+
+def test_without_waiting_for_the_old_lease_two_roots_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PC2, PC3: the majority notices the partition long before the lease of the root behind it has run out."""
+    tree: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b1", "b4": "b2"}
+
+    def part() -> None:
+        lab = Lab(tree, BrokerSettings(lease_ms=5000), timing=Timing(silence_ms=300, dial_timeout_ms=300))
+        lab.world.partition(["b0", "b2"], ["b1", "b3", "b4"])
+        lab.run(10_000)
+        assert any(lab.overlay(node).decides for node in ("b1", "b3", "b4"))
+
+    part()
+    elected = Lease.elected
+    monkeypatch.setattr(Lease, "elected", lambda lease, at, **_: elected(lease, at, somebody_before=False))
+    with pytest.raises(AssertionError, match="two deciding roots"):
+        part()

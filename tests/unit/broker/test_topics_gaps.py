@@ -1,0 +1,149 @@
+"""Numbers that never come do not keep what follows them for ever (V1, V2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ordercast.broker.gaps import Gaps
+from ordercast.broker.place import Saved
+from ordercast.broker.roster_book import adopter
+from ordercast.broker.topics import Topics
+from ordercast.core.ids import NodeId, Origin
+from ordercast.core.messages import Guarantee
+from ordercast.pubsub.client_packets import Entries, Refused, StableUpdate
+from ordercast.pubsub.publications import Publication
+from tests.support.topics_tree import Somebody, T, Tree
+
+
+def with_a_gap(tree: Tree) -> tuple[Somebody, Somebody]:
+    """w published 1 on a locked key and 2 on a free one, and died with its edge: only 2 is there."""
+    y, z, w = tree.member("y", "b0"), tree.member("z", "b2"), tree.member("w", "b1")
+    tree.freeze("b2", "b0")
+    y.publish("a", guarantee="total")
+    tree.run()
+    w.publish("a")
+    w.publish("b")
+    tree.run()
+    tree.crash("b1")
+    tree.thaw("b2", "b0")
+    tree.run()
+    return y, z
+
+
+def settle(tree: Tree, *clients: Somebody) -> None:
+    for _ in range(4):
+        for client in clients:
+            client.report()
+        tree.run()
+        tree.pass_time(200)
+
+
+def test_what_follows_a_lost_number_of_a_fenced_session_becomes_stable() -> None:
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    y, z = with_a_gap(tree)
+    settle(tree, y, z)
+    assert tree.log_of("b0") == tree.log_of("b2") == ["w2"]
+    tree.pass_time(25_000)
+    settle(tree, y, z)
+
+    assert tree.log_of("b0") == tree.log_of("b2") == []
+    assert y.of(StableUpdate)[-1].base["w"] == 2
+    assert [e.is_void for e in y.history if e.id == "w/t#1"] == [True]
+    assert tree.wires("b0").counts["voids"] == 1
+
+
+def test_without_voids_it_stays_for_ever() -> None:
+    class Open(Gaps):
+        def close(self, node: Any) -> None:
+            pass
+
+    class NoVoids(Topics):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.gaps = Open(self)
+
+    class NoVoidsTree(Tree):
+        topics_type = NoVoids
+
+    tree = NoVoidsTree({"b1": "b0", "b2": "b0"})
+    y, z = with_a_gap(tree)
+    tree.pass_time(25_000)
+    settle(tree, y, z)
+    assert tree.log_of("b0") == ["w2"]
+
+
+def test_a_gap_stays_while_a_member_is_away_that_may_have_the_number() -> None:
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    y, z = with_a_gap(tree)
+    settle(tree, y, z)
+    tree.hang_up("z", gone=False)
+    tree.brokers["b0"].authority._fence(Origin("w"))
+    settle(tree, y)
+    assert tree.brokers["b0"].book.fenced(Origin("w"))
+    assert "voids" not in tree.wires("b0").counts
+    real = Publication(Origin("w"), 1, T, b"real", Guarantee.CAUSAL, ("a",))
+    z.history.append(real)
+    z.have.add(Origin("w"), 1)
+    tree.move("z", "b2")
+    z.subscribe()
+    settle(tree, y, z)
+
+    assert real in y.history
+    assert tree.log_of("b0") == []
+
+
+def test_a_gap_stays_while_orphans_are_published_and_a_late_one_finds_it_closed() -> None:
+    real = Publication(Origin("w"), 1, T, b"real", Guarantee.CAUSAL, ("a",))
+    for first in (True, False):
+        tree = Tree({"b1": "b0", "b2": "b0"})
+        y, z = with_a_gap(tree)
+        if not first:
+            tree.pass_time(25_000)
+            settle(tree, y, z)
+        tree.start("b1", life=1, saved=Saved(entries={T: [real]}))
+        tree.attach("b1", "b0")
+        if first:
+            while adopter(NodeId("b1"), 1, 0, T) not in tree.brokers["b0"].book.live(T):
+                assert tree.carry("b1", "b0", 1) + tree.carry("b0", "b1", 1)
+            tree.brokers["b0"].learn({}, {Origin("w"): 1 << 62})
+            tree.brokers["b0"].turn_end()
+        settle(tree, y, z)
+        tree.pass_time(25_000)
+        settle(tree, y, z)
+        assert (real in y.history, real in z.history) == (first, first)
+        assert tree.log_of("b0") == []
+
+
+def test_a_fenced_session_has_nothing_held() -> None:
+    """M8: nobody was told that it is safe."""
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    y, _, w = tree.member("y", "b0"), tree.member("z", "b2"), tree.member("w", "b1")
+    tree.member("v", "b1")
+    tree.freeze("b2", "b0")
+    y.publish("a", guarantee="total")
+    tree.run()
+    w.publish("a")
+    tree.run()
+    assert len(tree.brokers["b1"].nodes[T].hold) == 1
+    tree.hang_up("w", gone=True)
+    tree.run()
+    assert len(tree.brokers["b1"].nodes[T].hold) == 0
+    tree.thaw("b2", "b0")
+    tree.run()
+    assert y.delivered == ["y1"]
+
+
+def test_a_refused_publication_takes_none_of_the_later_ones_with_it() -> None:
+    tree = Tree({"b1": "b0"})
+    x, y = tree.member("x", "b1"), tree.member("y", "b0")
+    x.publish("a", "a")
+    x.publish("b")
+    tree.run()
+
+    assert [packet.number for packet in x.of(Refused)] == [1]
+    assert [(e.number, e.is_void) for e in y.history] == [(1, True), (2, False)]
+    settle(tree, x, y)
+    assert tree.log_of("b0") == tree.log_of("b1") == []
+    x.say(Entries(T, (Publication(Origin("y"), 1, T, b""),)))
+    tree.run()
+    assert [e.id for e in y.history][2:] == []

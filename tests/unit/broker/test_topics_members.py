@@ -1,0 +1,418 @@
+"""Members at brokers that are driven by hand: attach, grant, join, fence, leave, watch (M1 to M11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ordercast.core.errors import PeerError
+from ordercast.core.ids import Origin, Topic
+from ordercast.core.process import Rights
+from ordercast.pubsub.client_packets import (
+    Denied,
+    Entries,
+    Granted,
+    Left,
+    Live,
+    Subscribe,
+    TopicsFound,
+    Unsubscribe,
+    Unwatch,
+    Watch,
+)
+from ordercast.pubsub.topic_packets import AttachGranted, RosterSync
+from tests.support.topics_tree import T, Tree
+
+
+def test_a_member_is_granted_then_gets_what_it_lacks_then_is_live() -> None:
+    """M6."""
+    tree = Tree({"b1": "b0"})
+    x = tree.member("x", "b0")
+    for _ in range(3):
+        x.publish("k")
+    tree.run()
+    y = tree.member("y", "b1")
+
+    kinds = [type(packet) for packet in y.told if type(packet) in (Granted, Entries, Live)]
+    assert kinds == [Granted, Entries, Live]
+    assert y.delivered == ["x1", "x2", "x3"]
+    assert y.of(Granted)[0].new
+
+
+def test_a_topic_exists_as_soon_as_its_first_member_has_joined() -> None:
+    """M4, M9: and every broker records the member before it is granted."""
+    tree = Tree({"b1": "b0", "b2": "b1", "b3": "b0"})
+    x = tree.client("x", "b2")
+    x.subscribe()
+    tree.freeze("b3", "b0")
+    tree.run()
+    assert not x.live
+    assert tree.brokers["b3"].book.live(T) == {"x"}
+    tree.thaw("b3", "b0")
+    tree.run()
+
+    assert x.live
+    assert not tree.brokers["b3"].has(T)
+
+
+def test_a_lost_child_does_not_hold_a_join_up() -> None:
+    """M9.2."""
+    tree = Tree({"b1": "b0", "b3": "b0"})
+    tree.freeze("b3", "b0")
+    x = tree.client("x", "b1")
+    x.subscribe()
+    tree.run()
+    tree.crash("b3")
+    tree.run()
+
+    assert x.live
+
+
+def test_where_partitions_are_possible_a_join_needs_a_majority_that_knows_it() -> None:
+    """M9, PC: or a later root would not wait for the member."""
+    tree = Tree({"b1": "b0", "b2": "b1"}, partitions="primary")
+    tree.crash("b1")
+    x = tree.client("x", "b0")
+    x.subscribe()
+    tree.run()
+    tree.pass_time(5000)
+    assert not x.live
+    tree.attach("b2", "b0")
+    tree.pass_time(1000)
+
+    assert x.live
+
+
+def test_a_client_that_moves_is_served_only_after_the_root_has_confirmed_it() -> None:
+    """F-TOT-8: its new broker does not know the total that its old one had locked for it."""
+    tree = Tree({"b1": "b0", "b2": "b0", "b3": "b0"})
+    x, y = tree.member("x", "b1"), tree.member("y", "b2")
+    tree.freeze("b2", "b0")
+    y.publish("k", guarantee="total")
+    tree.run()
+    tree.thaw("b2", "b0")
+    tree.freeze("b0", "b3")
+    tree.carry("b2", "b0")
+    tree.hang_up("x", gone=False)
+    tree.move("x", "b3")
+    x.subscribe()
+    x.publish("k")
+    tree.run()
+    assert not x.live
+    assert x.delivered == []
+    tree.thaw("b0", "b3")
+    tree.run()
+    x.number = 0
+    x.publish("k")
+    tree.run()
+
+    assert x.delivered == y.delivered
+
+
+def test_a_new_root_grants_nothing_before_every_member_has_reported() -> None:
+    """F-TOT-9, M7."""
+    tree = Tree({"b1": "b0", "b2": "b0", "b3": "b0"})
+    x, y = tree.member("x", "b1"), tree.member("y", "b2")
+    tree.crash("b0")
+    tree.crown("b3", 2)
+    tree.attach("b1", "b3")
+    z = tree.client("z", "b3")
+    z.subscribe()
+    tree.run()
+    assert not z.live
+    tree.attach("b2", "b3")
+    tree.run()
+
+    assert z.live
+    y.publish("k", guarantee="total")
+    tree.run()
+    assert x.delivered == y.delivered == z.delivered == ["y1"]
+
+
+def test_a_grant_is_ignored_while_the_channel_is_not_synchronised() -> None:
+    """F-TOT-14: it was asked for before the channel was opened again; it is asked for once more."""
+    tree = Tree({"b1": "b0"})
+    tree.member("y", "b0")
+    x = tree.client("x", "b1")
+    x.subscribe()
+    tree.freeze("b0", "b1")
+    tree.run()
+    packets = [packet for _, packet in tree.queues["b0", "b1"]]
+    assert not any(isinstance(packet, AttachGranted) for packet in packets) or not x.live
+    node = tree.brokers["b1"].nodes[T]
+    tree.brokers["b1"].channels.open(node)
+    tree.carry("b0", "b1")
+    assert not x.live
+    tree.thaw("b0", "b1")
+    tree.run()
+    tree.pass_time(1000)
+
+    assert x.live
+
+
+def test_a_vanished_client_is_fenced_at_once_where_no_partitions_are() -> None:
+    """M8."""
+    tree = Tree({"b1": "b0"})
+    x, y = tree.member("x", "b0"), tree.member("y", "b1")
+    tree.hang_up("y", gone=True)
+    tree.run()
+    assert tree.brokers["b0"].book.live(T) == {"x"}
+    x.publish("k", guarantee="total")
+    tree.run()
+    assert x.delivered == ["x1"]
+    tree.move("y", "b1")
+    y.subscribe()
+    tree.run()
+
+    assert y.of(Denied)[0].reason == "fenced"
+
+
+def test_where_partitions_are_possible_a_vanished_client_may_come_back_in_time() -> None:
+    """M8, M10 with PC6: a cut connection is not a dead client."""
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", member_timeout_ms=5000.0)
+    x, y = tree.member("x", "b0"), tree.member("y", "b1")
+    tree.hang_up("y", gone=True)
+    tree.run()
+    x.publish("k", guarantee="total")
+    tree.pass_time(3000)
+    assert x.delivered == []
+    tree.move("y", "b2")
+    y.subscribe()
+    tree.run()
+    assert x.delivered == y.delivered == ["x1"]
+    tree.hang_up("y", gone=True)
+    tree.run()
+    tree.pass_time(6000)
+    assert tree.brokers["b2"].book.live(T) == {"x"}
+    tree.move("y", "b2")
+    y.subscribe()
+    tree.run()
+
+    assert y.of(Denied)[0].reason == "fenced"
+
+
+def test_a_client_that_closes_without_taking_leave_is_absent_not_gone() -> None:
+    tree = Tree({"b1": "b0"})
+    tree.member("x", "b0")
+    y = tree.member("y", "b1")
+    tree.hang_up("y", gone=False)
+    tree.run()
+    assert tree.brokers["b0"].book.live(T) == {"x", "y"}
+    tree.clients["x"].publish("k")
+    tree.run()
+    tree.move("y", "b0")
+    y.subscribe()
+    tree.run()
+
+    assert y.delivered == ["x1"]
+
+
+def test_a_member_that_leaves_is_waited_for_no_more_and_may_return() -> None:
+    """M11."""
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    x, y = tree.member("x", "b0"), tree.member("y", "b1")
+    y.say(Unsubscribe(T))
+    tree.run()
+    assert y.of(Left)
+    assert tree.brokers["b2"].book.live(T) == {"x"}
+    x.publish("k", guarantee="total")
+    tree.run()
+    assert x.delivered == ["x1"]
+    x.report()
+    tree.run()
+    tree.pass_time(1000)
+    y.told.clear()
+    y.subscribe()
+    tree.run()
+
+    assert y.live
+    assert y.of(Granted)[0] == Granted(T, {"x": 1}, new=True)
+
+
+def test_a_leave_waits_until_what_the_client_published_is_admitted() -> None:
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    x, y = tree.member("x", "b1"), tree.member("y", "b2")
+    tree.freeze("b2", "b0")
+    y.publish("k", guarantee="total")
+    tree.run()
+    tree.thaw("b2", "b0")
+    tree.freeze("b0", "b1")
+    tree.carry("b2", "b0")
+    tree.carry("b0", "b1", 1)
+    x.publish("k")
+    x.say(Unsubscribe(T))
+    tree.run()
+    assert not x.of(Left)
+    tree.thaw("b0", "b1")
+    tree.run()
+
+    assert x.of(Left)
+    assert y.delivered == ["y1", "x1"]
+
+
+def test_a_removal_is_not_undone_by_a_broker_that_missed_it() -> None:
+    """M9.4: rosters are merged, and departures with them."""
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    tree.member("x", "b0")
+    y = tree.member("y", "b1")
+    tree.freeze("b0", "b2")
+    y.say(Unsubscribe(T))
+    tree.run()
+    old = tree.brokers["b2"].roster()
+    assert "y" in {entry.partition(" ")[0] for entry in old[T]}
+    tree.brokers["b0"].merge_roster(old, {})
+
+    assert tree.brokers["b0"].book.live(T) == {"x"}
+
+
+def test_departures_are_forgotten_after_a_while_and_fences_are_not() -> None:
+    """A roster does not grow with every client that ever came and went."""
+    tree = Tree({"b1": "b0"}, member_timeout_ms=1000.0)
+    tree.member("x", "b0")
+    y, z = tree.member("y", "b1"), tree.member("z", "b1")
+    y.say(Unsubscribe(T))
+    tree.run()
+    tree.hang_up("z", gone=True)
+    tree.run()
+    assert len(tree.brokers["b0"].fenced()) == len(tree.brokers["b1"].fenced()) == 2
+    tree.pass_time(11_000)
+    tree.member("w", "b1")
+
+    for name in ("b0", "b1"):
+        assert list(tree.brokers[name].fenced()) == [z.origin]
+        assert set(tree.brokers[name].book.joined[T]) == {"x", "z", "w"}
+
+
+def test_rights_are_needed_to_subscribe_and_to_publish_only() -> None:
+    tree = Tree({})
+    x = tree.client("x", "b0", rights=Rights(publish=("t",), subscribe=("u.*",)))
+    x.subscribe()
+    tree.run()
+    assert "no right to subscribe" in x.of(Denied)[0].reason
+    x.told.clear()
+    x.subscribe(receives=False)
+    tree.run()
+    assert x.live
+    x.subscribe(Topic("u.v"), receives=False)
+    tree.run()
+
+    assert "no right to publish" in x.of(Denied)[0].reason
+
+
+def test_a_publish_only_member_gets_no_entries_but_its_locks() -> None:
+    tree = Tree({"b1": "b0"})
+    x, p = tree.member("x", "b0"), tree.member("p", "b1", receives=False)
+    p.publish("k")
+    p.publish("k", guarantee="total")
+    x.publish("k", guarantee="total")
+    tree.run()
+
+    assert p.delivered == []
+    assert sorted(x.delivered) == ["p1", "p2", "x1"]
+
+
+def test_a_publish_only_member_becomes_a_receiving_one_without_a_gap() -> None:
+    tree = Tree({"b1": "b0"})
+    x, p = tree.member("x", "b0"), tree.member("p", "b1", receives=False)
+    x.publish("k")
+    tree.run()
+    x.report()
+    tree.pass_time(500)
+    x.publish("k")
+    tree.run()
+    p.subscribe()
+    tree.run()
+    x.publish("k")
+    tree.run()
+
+    assert p.of(Granted)[-1].base == {"x": 1}
+    assert p.delivered == ["x2", "x3"]
+
+
+def test_a_client_cannot_speak_like_a_broker() -> None:
+    tree = Tree({})
+    x = tree.client("x", "b0")
+    x.say(RosterSync({}, {"y": 1}))
+    with pytest.raises(PeerError, match="x: must not send RosterSync"):
+        tree.run()
+
+
+def test_a_connection_that_is_neither_client_nor_link_changes_nothing() -> None:
+    tree = Tree({"b1": "b0"})
+    tree.member("x", "b0")
+    tree.brokers["b0"].receive(999, RosterSync({}, {Origin("x"): 1 << 62}))
+    assert tree.brokers["b0"].book.live(T) == {"x"}
+    with pytest.raises(PeerError, match="must not send Subscribe"):
+        tree.brokers["b0"].receive(999, Subscribe(T))
+
+
+def test_watchers_are_told_of_topics_that_are_there_and_that_come() -> None:
+    tree = Tree({"b1": "b0"})
+    tree.member("x", "b0")
+    w = tree.client("w", "b1", rights=Rights(subscribe=("t", "orders.>")))
+    w.say(Watch(">"))
+    tree.run()
+    assert w.of(TopicsFound) == [TopicsFound(">", (T,))]
+    for topic in ("orders.pt", "secret"):
+        tree.clients["x"].subscribe(Topic(topic))
+    tree.run()
+
+    assert w.of(TopicsFound)[1:] == [TopicsFound(">", (Topic("orders.pt"),))]
+    w.say(Unwatch(">"))
+    tree.run()
+    assert tree.clients["x"].of(Live)
+
+
+def test_a_watcher_does_not_miss_the_first_publication_of_a_new_topic() -> None:
+    """The first member is granted only after the watcher has asked to join: nothing is stable without it."""
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    w = tree.client("w", "b2")
+    w.say(Watch("t"))
+    tree.run()
+    tree.freeze("b2", "w")
+    x = tree.client("x", "b1")
+    x.subscribe(receives=False)
+    tree.run()
+    assert not x.live
+    tree.thaw("b2", "w")
+    tree.carry("b2", "w")
+    w.subscribe()
+    tree.carry("w", "b2")
+    tree.carry("b2", "w")
+    tree.freeze("b0", "b2")
+    tree.run()
+    assert x.live
+    x.publish("k")
+    tree.pass_time(3000)
+    tree.thaw("b0", "b2")
+    tree.run()
+    tree.pass_time(1000)
+
+    assert w.delivered == ["x1"]
+
+
+def test_a_watcher_that_never_answers_holds_a_topic_up_for_a_bounded_time() -> None:
+    tree = Tree({"b1": "b0"}, member_timeout_ms=4000.0)
+    w = tree.client("w", "b1")
+    w.say(Watch("t"))
+    tree.run()
+    x = tree.client("x", "b0")
+    x.subscribe()
+    tree.run()
+    assert not x.live
+    tree.pass_time(2500)
+
+    assert x.live
+
+
+def test_a_watcher_that_is_gone_holds_nothing_up() -> None:
+    tree = Tree({"b1": "b0"})
+    w = tree.client("w", "b1")
+    w.say(Watch("t"))
+    tree.run()
+    x = tree.client("x", "b0")
+    x.subscribe()
+    tree.run()
+    tree.hang_up("w", gone=True)
+    tree.run()
+
+    assert x.live
