@@ -8,11 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ordercast import protocols, sim
+from ordercast import sim
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.load import load_scenario
 from ordercast.scenario.model import Scenario
+from ordercast.sim.catalogue import lookup
 
 if TYPE_CHECKING:
     from ordercast.verify.spark.run_metrics import RunMetrics
@@ -64,7 +65,7 @@ def simulate(
         overrides: `key=value` changes to a scenario file.
     """
     value = scenario if isinstance(scenario, Scenario) else load_scenario(Path(scenario), overrides)
-    info = protocol if isinstance(protocol, ProtocolInfo) else protocols.lookup(protocol or value.protocol)
+    info = protocol if isinstance(protocol, ProtocolInfo) else lookup(protocol or value.protocol)
     path = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="ordercast-")) / "run"
     sim.simulate(value, info, seed=seed, out=path)
     return Run(path)

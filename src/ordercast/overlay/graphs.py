@@ -10,6 +10,7 @@ from typing import assert_never
 from ordercast.core.chance import mix, salt, shuffled
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, valid_node
+from ordercast.scenario.brokers import BrokerTree
 from ordercast.scenario.model import Clique, Edges, Line, Overlay, RandomTree, Regular, Ring, Servers, Star, Tree
 
 Edge = tuple[NodeId, NodeId]
@@ -75,6 +76,8 @@ class Graph:
 
 def build_graph(overlay: Overlay, seed: int) -> Graph:
     """The graph a scenario asks for; random shapes belong to the seed."""
+    if isinstance(overlay, BrokerTree):
+        raise UsageError("overlay.kind: 'broker-tree' is for protocol 'broker'")
     if isinstance(overlay, Edges):
         return _given_graph(overlay)
     if isinstance(overlay, Servers):

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
-
-class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of the file: an unknown key is an error, never ignored."""
-
-
-class _Kind(_Table, frozen=True, tag_field="kind"):
-    """A table that comes in several kinds."""
-
+from ordercast.scenario.brokers import BrokerTree, Cut, Join, Leave
+from ordercast.scenario.tables import Kind as _Kind
+from ordercast.scenario.tables import Latency
+from ordercast.scenario.tables import Table as _Table
 
 # --- overlay: who is connected to whom ---------------------------------------------------------------------------
 
@@ -71,7 +65,8 @@ class Edges(_Kind, frozen=True, tag="edges"):
     """Whether it must be a tree; a cycle is then an error."""
 
 
-Overlay = Clique | Line | Ring | Star | Tree | RandomTree | Regular | Servers | Edges
+GraphOverlay = Clique | Line | Ring | Star | Tree | RandomTree | Regular | Servers | Edges
+Overlay = GraphOverlay | BrokerTree
 
 # --- groups: who is subscribed to what at the start --------------------------------------------------------------
 
@@ -101,26 +96,6 @@ class Zipf(_Kind, frozen=True, tag="zipf"):
 Groups = Everyone | Explicit | Subtrees | Zipf
 
 # --- links and nodes ---------------------------------------------------------------------------------------------
-
-
-class Uniform(_Kind, frozen=True, tag="uniform"):
-    low_ms: float
-    high_ms: float
-
-
-class Exponential(_Kind, frozen=True, tag="exponential"):
-    """`min_ms` plus an exponential part."""
-
-    mean_ms: float
-    min_ms: float = 0.0
-
-
-class LogNormal(_Kind, frozen=True, tag="lognormal"):
-    median_ms: float
-    sigma: float
-
-
-Latency = float | Uniform | Exponential | LogNormal
 
 
 class Link(_Table, frozen=True):
@@ -339,7 +314,7 @@ class Suspicion(_Kind, frozen=True, tag="suspicion"):
     by: str | None = None
 
 
-Fault = Crash | Pause | Slow | Partition | Suspicion
+Fault = Crash | Pause | Slow | Partition | Suspicion | Cut | Join | Leave
 
 
 class Trace(_Table, frozen=True):

@@ -1,5 +1,28 @@
 """Runtime A: virtual time, one thread, one seed. The same machines that run over TCP run here."""
 
-from ordercast.sim.run import Outcome, Progress, simulate
+from __future__ import annotations
+
+from pathlib import Path
+
+from ordercast.core.registry import ProtocolInfo
+from ordercast.scenario.model import Scenario
+from ordercast.sim import run
+from ordercast.sim.run import Outcome, Progress
 
 __all__ = ["Outcome", "Progress", "simulate"]
+
+
+def simulate(
+    scenario: Scenario,
+    protocol: ProtocolInfo,
+    *,
+    seed: int | None = None,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
+    if protocol.name == "broker":
+        from ordercast.sim.pubsub import simulate_pubsub  # Late: nobody else needs brokers and clients.
+
+        return simulate_pubsub(scenario, protocol, seed=seed, out=out, progress=progress)
+    return run.simulate(scenario, protocol, seed=seed, out=out, progress=progress)

@@ -9,12 +9,15 @@ from typing import Any, assert_never
 from ordercast.core.chance import salt
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
+from ordercast.scenario.brokers import Cut, Join, Leave
 from ordercast.scenario.model import Crash, Fault, Partition, Pause, Slow, Suspicion
 from ordercast.sim.detector import Detector
 from ordercast.sim.host import Host
 from ordercast.sim.network import Channel, in_flight
 from ordercast.sim.scheduler import ns
 from ordercast.sim.world import World
+
+_Lasting = Crash | Pause | Slow | Partition | Suspicion
 
 
 class FaultPlan:
@@ -33,6 +36,8 @@ class FaultPlan:
             channel.heal()
 
     def _plan(self, fault: Fault, where: str) -> None:
+        if isinstance(fault, Cut | Join | Leave):
+            raise UsageError(f"{where}.kind: {fault.__struct_config__.tag!r} is for protocol 'broker'")
         self._check_times(fault, where)
         match fault:
             case Crash():
@@ -52,7 +57,7 @@ class FaultPlan:
             case _:
                 assert_never(fault)
 
-    def _check_times(self, fault: Fault, where: str) -> None:
+    def _check_times(self, fault: _Lasting, where: str) -> None:
         duration = self._world.scenario.duration_ms
         start = fault.at_ms
         end = fault.recover_ms if isinstance(fault, Crash) else fault.until_ms

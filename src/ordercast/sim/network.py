@@ -12,7 +12,8 @@ from ordercast.core.chance import exponential, mix, salt, unit
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
-from ordercast.scenario.model import Exponential, Latency, Link, LogNormal, Uniform
+from ordercast.scenario.model import Link
+from ordercast.scenario.tables import Exponential, Latency, LogNormal, Uniform
 from ordercast.sim.scheduler import NS_PER_MS, ns
 
 if TYPE_CHECKING:

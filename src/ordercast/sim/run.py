@@ -49,7 +49,7 @@ def simulate(
 ) -> Outcome:
     """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
     seed = scenario.seed if seed is None else seed
-    _check(scenario)
+    check_times(scenario)
     run_id = f"{scenario.name}-{protocol.name}-{seed}"
     recorder = Recorder(RunWriter(out), run_id, packets=scenario.trace.record == "all") if out is not None else None
     try:
@@ -73,7 +73,8 @@ def simulate(
     )
 
 
-def _check(scenario: Scenario) -> None:
+def check_times(scenario: Scenario) -> None:
+    """A run lasts, and somebody publishes."""
     if scenario.duration_ms <= 0:
         raise UsageError(f"duration_ms: {scenario.duration_ms} is not positive")
     for name, value in (("drain_ms", scenario.drain_ms), ("detector.delay_ms", scenario.detector.delay_ms)):
@@ -88,7 +89,7 @@ def live(world: World, progress: Progress | None = None) -> tuple[int, bool]:
     clock = world.clock
     faults = FaultPlan(world, Detector(world))
     start_workload(world)
-    with _rare_collections():
+    with rare_collections():
         for host in world.hosts.values():
             host.start()
         duration = ns(world.scenario.duration_ms)
@@ -103,7 +104,7 @@ def live(world: World, progress: Progress | None = None) -> tuple[int, bool]:
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Simulations make millions of short-lived tuples and no cycles: look for cycles rarely."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, 50, 1000)

@@ -16,6 +16,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.overlay.groups import build_groups
+from ordercast.scenario.brokers import Cut, Join, Leave
 from ordercast.scenario.load import dump_scenario
 from ordercast.scenario.model import Crash, Edges, Everyone, Explicit, Fault, Link, Node, Partition, Scenario
 from ordercast.sim.explicit import Deed, deeds_of, schedule_of
@@ -243,6 +244,8 @@ def _not_sent_to(deeds: Sequence[Deed], gone: str) -> tuple[Deed, ...]:
 
 def _fault_without(fault: Fault, gone: str) -> Fault | None:
     """A fault of a node goes with it; a partition only loses a member."""
+    if isinstance(fault, Cut):
+        return None if gone in fault.between else fault
     if not isinstance(fault, Partition):
         return None if fault.node == gone or getattr(fault, "by", None) == gone else fault
     left, right = ([name for name in side if name != gone] for side in fault.sides)
@@ -250,6 +253,8 @@ def _fault_without(fault: Fault, gone: str) -> Fault | None:
 
 
 def _times(fault: Fault) -> list[float]:
+    if isinstance(fault, Cut | Join | Leave):
+        return [fault.at_ms]
     end = fault.recover_ms if isinstance(fault, Crash) else fault.until_ms
     return [fault.at_ms, fault.at_ms if end is None else end]
 

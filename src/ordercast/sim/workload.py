@@ -11,12 +11,11 @@ from typing import Any, assert_never
 from ordercast.core.chance import exponential, mix, unit
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Origin, Topic, publisher_of
-from ordercast.core.messages import GUARANTEES, Message
-from ordercast.scenario.choosing import Chooser, DrawnLoad, Population, publishers_of
+from ordercast.core.messages import GUARANTEES
+from ordercast.scenario.choosing import Chooser, DrawnLoad, publishers_of
 from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Schedule, Step
-from ordercast.sim.host import Host
 from ordercast.sim.scheduler import ns
-from ordercast.sim.world import World
+from ordercast.sim.stage import Published, Publisher, Stage
 
 _GAP, _REPLY = 4, 5
 """Apart from the numbers that the choosers use up."""
@@ -26,7 +25,7 @@ _LEAST_ROUND = ns(1)
 _MAX_PAYLOAD = 1 << 26
 
 
-def start_workload(world: World) -> None:
+def start_workload(world: Stage) -> None:
     """Put every load of the scenario on the calendar."""
     for i, load in enumerate(world.scenario.workload):
         where = f"workload[{i}]"
@@ -48,25 +47,25 @@ def start_workload(world: World) -> None:
 class _Load:
     """What the kinds of load have in common: choosing topic, guarantee, keys and destinations."""
 
-    def __init__(self, world: World, load: DrawnLoad, where: str) -> None:
+    def __init__(self, world: Stage, load: DrawnLoad, where: str) -> None:
         self.world = world
         self.load = load
         self.left = load.limit if load.limit is not None else math.inf
         _check_common(world, load, where)
         self.start = ns(load.start_ms)
         self.stop = ns(world.scenario.duration_ms if load.stop_ms is None else load.stop_ms)
-        people = Population(world.graph.nodes, world.graph.servers, world.graph.clients, world.groups)
+        people = world.population()
         choosers = {
-            node: Chooser(load, where, node, people, world.seed, world.protocol.guarantee)
+            node: Chooser(load, where, node, people, world.seed, world.default_guarantee)
             for node in publishers_of(load, where, people)
         }
         self.choosers = {node: chooser for node, chooser in choosers.items() if chooser.has_target}
-        self.publishers = [world.hosts[node] for node in self.choosers]
+        self.publishers = [world.host(node, where) for node in self.choosers]
         if not self.publishers:
             raise UsageError(f"{where}.topics: no publisher has a topic to publish to")
         self.counts = dict.fromkeys(self.choosers, 0)
 
-    def publish(self, host: Host, told: Callable[[Message], None] | None = None) -> None:
+    def publish(self, host: Publisher, told: Callable[[Published], None] | None = None) -> None:
         """One message from `host`, if it is up and the load is not over."""
         if self.left <= 0 or not host.alive:
             return
@@ -82,7 +81,7 @@ class _Load:
 
 
 class _Open(_Load):
-    def __init__(self, world: World, load: OpenLoad, where: str) -> None:
+    def __init__(self, world: Stage, load: OpenLoad, where: str) -> None:
         super().__init__(world, load, where)
         if not 0 < load.rate_per_s <= _MAX_RATE:
             raise UsageError(f"{where}.rate_per_s: {load.rate_per_s} is not above 0 and at most {_MAX_RATE:.0f}")
@@ -93,12 +92,12 @@ class _Open(_Load):
             first = self.gap_ns * i / len(self.publishers) if self.regular else self._gap(host, 0)
             self.at(self.start + int(first), self._next, host, 1)
 
-    def _gap(self, host: Host, number: int) -> float:
+    def _gap(self, host: Publisher, number: int) -> float:
         if self.regular:
             return self.gap_ns
         return exponential(mix(self.choosers[host.node].salted, number, _GAP), self.gap_ns)
 
-    def _next(self, host: Host, number: int) -> None:
+    def _next(self, host: Publisher, number: int) -> None:
         if self.left <= 0:
             return
         self.publish(host)
@@ -108,14 +107,14 @@ class _Open(_Load):
 class _Waiting:
     """A message of a closed loop on its way: who has not delivered it, and since when it is out."""
 
-    def __init__(self, message: Message, missing: set[NodeId], since: int) -> None:
+    def __init__(self, message: Published, missing: set[NodeId], since: int) -> None:
         self.message = message
         self.missing = missing
         self.since = since
 
 
 class _Closed(_Load):
-    def __init__(self, world: World, load: ClosedLoad, where: str) -> None:
+    def __init__(self, world: Stage, load: ClosedLoad, where: str) -> None:
         super().__init__(world, load, where)
         if load.outstanding < 1 or load.think_ms < 0:
             raise UsageError(f"{where}: a closed load needs outstanding >= 1 and think_ms >= 0")
@@ -134,29 +133,29 @@ class _Closed(_Load):
         for host in self.publishers:
             self._open_slots(host, self.start)
 
-    def _open_slots(self, host: Host, time_ns: int) -> None:
+    def _open_slots(self, host: Publisher, time_ns: int) -> None:
         for _ in range(self.outstanding):
             self.at(time_ns, self._next, host, self.lives[host.node])
 
-    def _next(self, host: Host, life: int) -> None:
+    def _next(self, host: Publisher, life: int) -> None:
         if life == self.lives[host.node]:
             self.publish(host, self._published)
 
-    def _published(self, message: Message) -> None:
+    def _published(self, message: Published) -> None:
         who = message.dst or self.world.members[message.topic]
         missing = set(who) if self.until == "everyone" else {message.publisher}
         self.waiting[message.id] = _Waiting(message, missing, self.world.clock.now)
 
-    def _delivered(self, host: Host, message: Message) -> None:
+    def _delivered(self, host: Publisher, message: Published) -> None:
         self._completed(host, message.id)
 
-    def _completed(self, host: Host, message_id: str) -> None:
+    def _completed(self, host: Publisher, message_id: str) -> None:
         waiting = self.waiting.get(message_id)
         if waiting is not None:
             waiting.missing.discard(host.node)
             self._go_on_if_done(waiting)
 
-    def _left(self, host: Host) -> None:
+    def _left(self, host: Publisher) -> None:
         """Nobody waits for the dead or the unsubscribed; a client whose node is down waits for nothing."""
         if not host.alive:
             self.lives[host.node] += 1
@@ -164,7 +163,7 @@ class _Closed(_Load):
         for waiting in list(self.waiting.values()):
             self._go_on_if_done(waiting)
 
-    def _returned(self, host: Host) -> None:
+    def _returned(self, host: Publisher) -> None:
         if host.node in self.by_node:
             self._open_slots(host, max(self.start, self.world.clock.now))
 
@@ -178,13 +177,13 @@ class _Closed(_Load):
             again += _LEAST_ROUND  # Who waits for nobody must not publish for ever without time passing.
         self.at(again, self._next, self.by_node[message.publisher], self.lives[message.publisher])
 
-    def _must_deliver(self, node: NodeId, message: Message) -> bool:
+    def _must_deliver(self, node: NodeId, message: Published) -> bool:
         member = bool(message.dst) or node in self.world.members[message.topic]
-        return member and self.world.hosts[node].alive
+        return member and self.world.host(node, "").alive
 
 
 class _Burst(_Load):
-    def __init__(self, world: World, load: BurstLoad, where: str) -> None:
+    def __init__(self, world: Stage, load: BurstLoad, where: str) -> None:
         super().__init__(world, load, where)
         if load.size < 1 or ns(load.every_ms) < 1:
             raise UsageError(f"{where}: a burst load needs size >= 1 and every_ms > 0")
@@ -193,7 +192,7 @@ class _Burst(_Load):
         for host in self.publishers:
             self.at(self.start, self._next, host)
 
-    def _next(self, host: Host, _: None) -> None:
+    def _next(self, host: Publisher, _: None) -> None:
         for _i in range(self.size):
             self.publish(host)
         if self.left > 0:
@@ -201,7 +200,7 @@ class _Burst(_Load):
 
 
 class _Reply(_Load):
-    def __init__(self, world: World, load: ReplyLoad, where: str) -> None:
+    def __init__(self, world: Stage, load: ReplyLoad, where: str) -> None:
         super().__init__(world, load, where)
         if not 0 < load.probability <= 1 or load.delay_ms < 0 or load.depth < 1:
             raise UsageError(f"{where}: a reply load needs 0 < probability <= 1, delay_ms >= 0 and depth >= 1")
@@ -211,7 +210,7 @@ class _Reply(_Load):
         self.depths = world.reply_depths
         world.delivery_watchers.append(self._delivered)
 
-    def _delivered(self, host: Host, message: Message) -> None:
+    def _delivered(self, host: Publisher, message: Published) -> None:
         chooser = self.choosers.get(host.node)
         if chooser is None or message.publisher == host.node:
             return
@@ -220,8 +219,8 @@ class _Reply(_Load):
         if depth <= self.max_depth and unit(bits) < self.probability:
             self.at(self.world.clock.now + self.delay, self._answer, host, depth)
 
-    def _answer(self, host: Host, depth: int) -> None:
-        def remember(answer: Message) -> None:
+    def _answer(self, host: Publisher, depth: int) -> None:
+        def remember(answer: Published) -> None:
             self.depths[answer.id] = depth
 
         self.publish(host, remember)
@@ -230,9 +229,9 @@ class _Reply(_Load):
 class _Script:
     """An explicit schedule."""
 
-    def __init__(self, world: World, load: Schedule, where: str) -> None:
+    def __init__(self, world: Stage, load: Schedule, where: str) -> None:
         self.world = world
-        self.after: dict[tuple[NodeId, str], list[tuple[Host, Step]]] = {}
+        self.after: dict[tuple[NodeId, str], list[tuple[Publisher, Step]]] = {}
         for i, step in enumerate(load.steps):
             self._plan(step, f"{where}.steps[{i}]")
         if self.after:
@@ -246,16 +245,16 @@ class _Script:
         elif step.after is not None:
             self.after.setdefault((host.node, step.after), []).append((host, step))
 
-    def _delivered(self, host: Host, message: Message) -> None:
+    def _delivered(self, host: Publisher, message: Published) -> None:
         for waiting, step in self.after.pop((host.node, message.id), []):
             self.world.clock.at(self.world.clock.now, self._do, waiting, step)
 
-    def _do(self, host: Host, step: Step) -> None:
+    def _do(self, host: Publisher, step: Step) -> None:
         topic = Topic(step.topic) if step.topic is not None else next(iter(self.world.groups), _NO_TOPIC)
         match step.do:
             case "publish":
-                guarantee = GUARANTEES[step.guarantee] if step.guarantee else self.world.protocol.guarantee
-                dst = tuple(node for node in self.world.graph.nodes if node in step.dst)
+                guarantee = GUARANTEES[step.guarantee] if step.guarantee else self.world.default_guarantee
+                dst = tuple(node for node in self.world.population().nodes if node in step.dst)
                 host.publish(_NO_TOPIC if dst else topic, step.payload_bytes, guarantee, tuple(step.keys), dst)
             case "subscribe":
                 host.subscribe(topic)
@@ -263,7 +262,7 @@ class _Script:
                 host.unsubscribe(topic)
 
 
-def _check_step(world: World, step: Step, where: str) -> None:
+def _check_step(world: Stage, step: Step, where: str) -> None:
     if (step.at_ms is None) == (step.after is None):
         raise UsageError(f"{where}: give either at_ms or after")
     if step.at_ms is not None and not 0 <= step.at_ms <= world.scenario.duration_ms:
@@ -280,20 +279,21 @@ def _check_step(world: World, step: Step, where: str) -> None:
         world.host(name, f"{where}.dst")
 
 
-def _check_message_id(world: World, message_id: str, where: str) -> None:
+def _check_message_id(world: Stage, message_id: str, where: str) -> None:
     origin, _, number = message_id.partition("#")
+    origin = origin.partition("/")[0]  # Publications of brokers are numbered per topic.
     if not number.isdecimal() or int(number) < 1:
         raise UsageError(f"{where}: {message_id!r} is not a message id such as 'n0#1'")
     world.host(publisher_of(Origin(origin)), where)
 
 
-def _check_common(world: World, load: DrawnLoad, where: str) -> None:
+def _check_common(world: Stage, load: DrawnLoad, where: str) -> None:
     duration = world.scenario.duration_ms
     bounds: dict[str, tuple[float | None, float, float]] = {
         "payload_bytes": (load.payload_bytes, 0, _MAX_PAYLOAD),
         "start_ms": (load.start_ms, 0, duration),
         "popularity": (load.popularity, 0, math.inf),
-        "destinations": (load.destinations, 0, len(world.graph.servers)),
+        "destinations": (load.destinations, 0, len(world.population().servers)),
         "keys": (load.keys, 0, math.inf),
         "keys_per_message": (load.keys_per_message, 1, math.inf),
         "limit": (load.limit, 1, math.inf),

@@ -10,11 +10,13 @@ import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic
-from ordercast.core.machine import Machine, Place
-from ordercast.core.messages import Message
+from ordercast.core.machine import Machine
+from ordercast.core.messages import Guarantee, Message
 from ordercast.core.registry import ProtocolInfo
+from ordercast.overlay.extended import Overlay
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.overlay.groups import Membership, build_groups
+from ordercast.scenario.choosing import Population
 from ordercast.scenario.model import Link, LinkOverride, Node, NodeOverride, Scenario
 from ordercast.sim.host import Host
 from ordercast.sim.network import Channel, check_link
@@ -36,8 +38,11 @@ class World:
         self.sees_packets = recorder is not None and recorder.packets
         self.clock = Scheduler()
         self.facts = PacketFacts(protocol.codec())
-        self.graph: Graph = build_graph(scenario.overlay, seed)
-        self.groups: Membership = build_groups(scenario.groups, self.graph, seed)
+        self._options: Any = protocol.parse_options(scenario.options)
+        base = build_graph(scenario.overlay, seed)
+        self.groups: Membership = build_groups(scenario.groups, base, seed)
+        self._overlay = Overlay(base, self.groups, protocol, self._options)
+        self.graph: Graph = self._overlay.graph
         self.members: dict[Topic, set[NodeId]] = defaultdict(set, {t: set(m) for t, m in self.groups.items()})
         self.delivery_watchers: list[Watcher] = []
         self.completion_watchers: list[Callable[[Host, str], None]] = []
@@ -48,7 +53,6 @@ class World:
         self.published = 0
         self.reply_depths: dict[str, int] = {}
         """How many answers lie between a message and one that answers nothing; 0 where it is not listed."""
-        self._options: Any = protocol.parse_options(scenario.options)
         self.hosts: dict[NodeId, Host] = {}
         abilities = self._abilities()
         for node in self.graph.nodes:
@@ -56,9 +60,15 @@ class World:
         self._connect()
 
     def build_machine(self, node: NodeId, incarnation: int) -> Machine:
-        graph = self.graph
-        place = Place(node, graph.neighbours[node], graph.nodes, self.groups, incarnation, graph.clients)
-        return self.protocol.build(place, self._options)
+        return self.protocol.build(self._overlay.place(node, incarnation), self._options)
+
+    @property
+    def default_guarantee(self) -> Guarantee:
+        return self.protocol.guarantee
+
+    def population(self) -> Population:
+        """Who is there, as workloads see it."""
+        return Population(self.graph.nodes, self.graph.servers, self.graph.clients, self.groups)
 
     def host(self, name: str, where: str) -> Host:
         """The host a scenario names, or an error that says where it named it."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ordercast.core.errors import UsageError
-from ordercast.scenario import model
+from ordercast.scenario import model, tables
 from ordercast.scenario.load import apply_override, dump_scenario, load_scenario, parse_scenario
 from ordercast.scenario.model import Scenario
 
@@ -194,9 +194,9 @@ finite = st.floats(0, 1e6, allow_nan=False)
 names = st.text(max_size=6)
 latencies = st.one_of(
     finite,
-    st.builds(model.Uniform, low_ms=finite, high_ms=finite),
-    st.builds(model.Exponential, mean_ms=finite, min_ms=finite),
-    st.builds(model.LogNormal, median_ms=finite, sigma=finite),
+    st.builds(tables.Uniform, low_ms=finite, high_ms=finite),
+    st.builds(tables.Exponential, mean_ms=finite, min_ms=finite),
+    st.builds(tables.LogNormal, median_ms=finite, sigma=finite),
 )
 steps = st.builds(
     model.Step,

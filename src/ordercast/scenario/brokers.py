@@ -1,0 +1,62 @@
+"""The tables of a scenario that are about a tree of brokers and its clients (`protocol = "broker"`)."""
+
+from __future__ import annotations
+
+from ordercast.scenario.tables import Kind, Latency, Table
+
+
+class BrokerClient(Table, frozen=True):
+    """A client: the broker it begins at, and what it is a member of."""
+
+    edge: str
+    topics: list[str] = []
+    """Receives these, and publishes on them."""
+    publishes: list[str] = []
+    """Publishes on these without receiving them."""
+
+
+class RegionLatency(Table, frozen=True):
+    """One way, between two regions or within one."""
+
+    between: tuple[str, str]
+    latency_ms: Latency
+
+
+class BrokerTree(Kind, frozen=True, tag="broker-tree"):
+    """Brokers below each other and clients at them. Every process can reach every other, whatever the tree."""
+
+    clients: dict[str, BrokerClient]
+    parents: dict[str, str] = {}
+    """Broker to parent; the one without a parent is the root. Empty: a random tree of `brokers` named b0, b1, ..."""
+    brokers: int = 0
+    degree: int = 3
+    """Of a random tree: the most brokers that are connected to one."""
+    regions: dict[str, str] = {}
+    """Broker or client to region; a client is in the region of its edge unless it is named."""
+    latency: list[RegionLatency] = []
+    """By region. `links` has other values for pairs of processes, `link` the value for all others."""
+    detection_ms: Latency = 0.0
+    """How long after the last packet of a dead process its death is noticed, at each connection."""
+    silence_ms: Latency = 2000.0
+    """Silence (a partition, a process that stands still) after which a connection is given up."""
+
+
+class Cut(Kind, frozen=True, tag="cut"):
+    """The connections between two processes break; both go on."""
+
+    between: tuple[str, str]
+    at_ms: float
+
+
+class Join(Kind, frozen=True, tag="join"):
+    """A broker or client of the overlay that is not there from the beginning starts now."""
+
+    node: str
+    at_ms: float
+
+
+class Leave(Kind, frozen=True, tag="leave"):
+    """A broker or client leaves on purpose."""
+
+    node: str
+    at_ms: float

@@ -1,0 +1,70 @@
+"""What a workload needs of a run, whatever runs there: nodes of an overlay, or clients of brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ordercast.core.ids import NodeId, Topic
+from ordercast.core.messages import Guarantee
+from ordercast.scenario.choosing import Population
+from ordercast.scenario.model import Scenario
+from ordercast.sim.scheduler import Scheduler
+
+
+class Published(Protocol):
+    """A message or a publication, once it has its id."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def publisher(self) -> NodeId: ...
+    @property
+    def topic(self) -> Topic: ...
+    @property
+    def dst(self) -> tuple[NodeId, ...]: ...
+
+
+class Publisher(Protocol):
+    """Somebody who can publish while it is alive."""
+
+    @property
+    def node(self) -> NodeId: ...
+    @property
+    def alive(self) -> bool: ...
+
+    def publish(
+        self, topic: Topic, payload_bytes: int, guarantee: Guarantee, keys: tuple[str, ...], dst: tuple[NodeId, ...],
+        told: Callable[[Any], None] | None = None,
+    ) -> None:  # fmt: skip
+        """One message; `told` learns what became of it."""
+
+    def subscribe(self, topic: Topic) -> None: ...
+
+    def unsubscribe(self, topic: Topic) -> None: ...
+
+
+class Stage(Protocol):
+    """A run as its workload sees it. Watchers are called with a Publisher and, but for `leave`, what it did."""
+
+    scenario: Scenario
+    seed: int
+    clock: Scheduler
+    reply_depths: dict[str, int]
+    delivery_watchers: list[Any]
+    completion_watchers: list[Any]
+    leave_watchers: list[Any]
+    return_watchers: list[Any]
+
+    @property
+    def groups(self) -> Mapping[Topic, tuple[NodeId, ...]]: ...
+    @property
+    def members(self) -> Mapping[Topic, set[NodeId]]:
+        """Who is a member now."""
+
+    @property
+    def default_guarantee(self) -> Guarantee: ...
+
+    def population(self) -> Population: ...
+
+    def host(self, name: str, where: str) -> Publisher: ...

@@ -1,0 +1,260 @@
+"""Brokers and clients with one corrected rule taken away at a time (A1 to A13 and others)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ordercast.broker.authority import Authority
+from ordercast.broker.channels import Channels
+from ordercast.broker.election import Election
+from ordercast.broker.hosting import Host
+from ordercast.broker.lease import Lease
+from ordercast.broker.members import Members
+from ordercast.broker.node import Broker
+from ordercast.broker.ordering import Ordering
+from ordercast.broker.orphans import Orphans
+from ordercast.broker.overlay import Overlay
+from ordercast.broker.place import Ledger, NoLedger, Place, Saved
+from ordercast.broker.stability import Stability
+from ordercast.broker.topic_node import Coverage, TopicNode
+from ordercast.broker.topics import Topics
+from ordercast.client.joining import Joining
+from ordercast.client.machine import ClientMachine
+from ordercast.client.membership import Membership
+from ordercast.core.ids import NodeId
+from ordercast.core.process import Connection, Wires
+from ordercast.pubsub.client_packets import Entries, Live, TopicState
+from ordercast.pubsub.overlay_packets import ParentRequest, RootElection
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Summary, Vector
+from ordercast.pubsub.settings import BrokerSettings
+from ordercast.sim.pubsub_world import Parts
+
+
+def _broker(
+    topics: type[Topics] = Topics, overlay: Callable[..., Overlay] = Overlay
+) -> Callable[..., Broker]:  # fmt: skip
+    class Broken(Broker):
+        def __init__(
+            self, place: Place, settings: BrokerSettings, wires: Wires,
+            ledger: Ledger | None = None, saved: Saved | None = None,
+        ) -> None:  # fmt: skip
+            super().__init__(place, settings, wires, ledger, saved)
+            kept = ledger if ledger is not None else NoLedger()
+            self.overlay = overlay(place, settings, wires, kept, saved)
+            self.topics = topics(place, settings, wires, self.overlay, kept, saved)
+            self.overlay.topics = self.topics
+
+    return Broken
+
+
+def _with_topics(**parts: Any) -> Parts:
+    return Parts(broker=_broker(topics=type("Broken", (Topics,), parts)))
+
+
+def _with_overlay(attribute: str, part: Callable[[Overlay], Any]) -> Parts:
+    class Broken(Overlay):
+        packets = Overlay.packets
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            setattr(self, attribute, part(self))
+            self._handlers = self._routes()
+            self._timers |= {"election": self.election.timed_out, "lease": self.lease.timer}
+            self._timers |= {"decide": self.lease.refresh}
+
+    return Parts(broker=_broker(overlay=Broken))
+
+
+# --- the client ---
+
+
+class _NoHistory(Joining):
+    def history_for(self, membership: Membership, state: TopicState) -> list[Publication]:
+        return []
+
+
+class NoHistory(ClientMachine):
+    """A1: a client does not give the next edge what the last one may have taken with it."""
+
+    def make_joining(self) -> Joining:
+        return _NoHistory(self.session, self.stability)
+
+
+class _NoOutbox(Joining):
+    def live(self, packet: Live) -> None:
+        membership = self.session.topics[packet.topic]
+        kept, membership.outbox = membership.outbox, {}
+        super().live(packet)
+        membership.outbox = kept
+
+
+class NoOutbox(ClientMachine):
+    """C6: what was published before the edge died is not published again."""
+
+    def make_joining(self) -> Joining:
+        return _NoOutbox(self.session, self.stability)
+
+
+# --- topics ---
+
+
+class NoConfirmation(Members):
+    """A2: an edge serves a client without asking the root."""
+
+    def confirmation_needed(self) -> bool:
+        return False
+
+
+class CommitsForThePresent(Ordering):
+    """A3: the root waits for the members that are below it just now."""
+
+    def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
+        return {member for member, _ in self.t.members.present(node)} <= {member for member, _ in covered}
+
+
+class LastIds(Channels):
+    """A5: a broker sends what follows the last number of each publisher that the other has."""
+
+    def lacking(self, node: TopicNode, have: Summary, base: Vector) -> list[Publication]:
+        last = {origin: max([low, *extras]) for origin, (low, extras) in have.items()}
+        return [entry for entry in super().lacking(node, have, base) if entry.number > last.get(entry.origin, 0)]
+
+
+class ShortBuffer(Channels):
+    """A6: a log keeps its last entries only."""
+
+    longest: ClassVar[int] = 3
+
+    def lacking(self, node: TopicNode, have: Summary, base: Vector) -> list[Publication]:
+        kept = {(entry.origin, entry.number) for entry in node.log[-self.longest :]}
+        return [entry for entry in super().lacking(node, have, base) if (entry.origin, entry.number) in kept]
+
+
+class OpensAtOnce(Authority):
+    """A9: a new root grants attaches before it has heard of all members."""
+
+    def may_open(self, node: TopicNode) -> bool:
+        return True
+
+
+class LocksBlockAll(Ordering):
+    """A11: a locked key stops whatever carries it, also what other brokers have admitted."""
+
+    def passing(self, node: TopicNode, entries: tuple[Publication, ...]) -> tuple[Publication, ...]:
+        parked: list[Publication] = node.__dict__.setdefault("parked", [])
+        moving = []
+        for entry in entries:
+            if entry.guarantee.label != "total" and self.locked(node, entry):
+                parked.append(entry)
+            else:
+                moving.append(entry)
+        return tuple(moving)
+
+    def evaluate(self, node: TopicNode) -> None:
+        super().evaluate(node)
+        parked: list[Publication] = node.__dict__.setdefault("parked", [])
+        free = [entry for entry in parked if not self.locked(node, entry)]
+        for entry in free:
+            parked.remove(entry)
+            if node.have.add(entry.origin, entry.number):
+                self.spread(node, Entries(node.topic, (entry,)), None)
+
+
+class NeverGrounded(Channels):
+    """A12: a broker without a confirmed member goes on with the log that it had."""
+
+    def must_be_grounded(self, *_: Any) -> bool:
+        return False
+
+
+class AnyChannel(Channels):
+    """A13: what is left over from before the channel was reopened is taken for its answer."""
+
+    def current(self, node: TopicNode, open_id: int) -> bool:
+        return True
+
+
+class EarlyBase(Stability):
+    """ST2: what the members that have reported have counts as stable."""
+
+    def _all_have_voted(self, node: TopicNode, members: Coverage) -> bool:
+        return True
+
+
+class BaseUntold(Stability):
+    """ST3: a base that grew while a channel was opening stays below."""
+
+    def tell_base(self, node: TopicNode, link: Connection, base: Vector) -> None:
+        pass
+
+
+class NoOrphans(Orphans):
+    """R: what a broker without members had is forgotten, although its publishers were told that it is safe."""
+
+    def adopts(self) -> bool:
+        return False
+
+
+# --- the tree ---
+
+
+class NoRootCheck(Host):
+    """A4: a broker takes a child without asking whether it hangs on a root itself."""
+
+    def asked(self, line: Connection, node: NodeId, packet: ParentRequest) -> None:
+        super().asked(line, node, packet)
+        if self._checks.pop((node, packet.request), None) is not None:
+            self._accept(line, node, packet.request)
+
+
+class Proclaimed(Election):
+    """A10: whoever claims to be root is root."""
+
+    def _check(self) -> None:
+        self._awaited = {}
+        super()._check()
+
+
+class ManyPromises(Election):
+    """O13.3 with partitions: a second claimant of the same term gets the word too."""
+
+    def _may_promise(self, node: NodeId, packet: RootElection) -> bool:
+        return packet.number >= self.promised
+
+
+class NoWaiting(Lease):
+    """8.3: a new root decides while the lease of the last one still runs."""
+
+    def elected(self, claimed_ns: int, *, somebody_before: bool) -> None:
+        super().elected(claimed_ns, somebody_before=False)
+
+
+class OwnLease(Lease):
+    """8.3: a root needs nobody's word to go on deciding."""
+
+    def _confirm(self) -> None:
+        self.until_ns = self._sent_ns[max(self._sent_ns)] + self.length_ns
+
+
+MUTANTS: dict[str, Parts] = {
+    "A1-history": Parts(client=NoHistory),
+    "C6-outbox": Parts(client=NoOutbox),
+    "A2-confirmation": _with_topics(members_type=NoConfirmation),
+    "A3-all-members": _with_topics(ordering_type=CommitsForThePresent),
+    "A4-root-check": _with_overlay("host", NoRootCheck),
+    "A5-set-difference": _with_topics(channels_type=LastIds),
+    "A6-until-stable": _with_topics(channels_type=ShortBuffer),
+    "A9-opening": _with_topics(authority_type=OpensAtOnce),
+    "A10-unanimous": _with_overlay("election", lambda overlay: Proclaimed(overlay, 0)),
+    "A11-local-locks": _with_topics(ordering_type=LocksBlockAll),
+    "A12-grounded": _with_topics(channels_type=NeverGrounded),
+    "A13-open-ids": _with_topics(channels_type=AnyChannel),
+    "ST2-all-voted": _with_topics(stability_type=EarlyBase),
+    "ST3-base-up": _with_topics(stability_type=BaseUntold),
+    "R-orphans": _with_topics(orphans_type=NoOrphans),
+    "PC-one-promise": _with_overlay("election", lambda overlay: ManyPromises(overlay, 0)),
+    "PC-waits": _with_overlay("lease", lambda overlay: NoWaiting(overlay)),
+    "PC-lease": _with_overlay("lease", lambda overlay: OwnLease(overlay)),
+}

@@ -1,0 +1,426 @@
+"""A swarm of small random broker systems: any tree, any faults that the settings say it survives, judged every time.
+
+    python -m tests.properties.pubsub_swarm --seeds 1000 --family restart
+
+A seed is a whole run: tree, clients, latencies, faults, workload and every draw in it. A failing one prints what is
+wrong, the scenario as TOML and the command that runs it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ordercast.core.errors import UsageError
+from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.model import Scenario
+from ordercast.sim.pubsub_world import Parts
+from tests.properties.swarm import Dice
+from tests.support.pubsub_lab import Finding, run_pubsub
+from tests.support.pubsub_shrink import shrink
+
+MIX = {"eventual": 0.3, "fifo": 0.1, "causal": 0.3, "total": 0.3}
+Raw = dict[str, Any]
+
+
+class Draft:
+    """A scenario in the making."""
+
+    def __init__(self, seed: int, family: str) -> None:
+        self.dice = dice = Dice(seed, "pubsub", family)
+        size = dice.pick([3, 4, 5, 5, 8, 8, 8, 12])
+        self.brokers = [f"b{i}" for i in range(size)]
+        self.parents = {f"b{i}": f"b{dice.below(i)}" for i in range(1, size)}
+        topics = [f"t{i}" for i in range(1 + dice.below(3))]
+        self.clients: dict[str, Raw] = {}
+        for i in range(2 + dice.below(5)):
+            member = dice.sample(topics, 1 + dice.below(len(topics)))
+            self.clients[f"c{i}"] = {"edge": dice.pick(self.brokers), "topics": member}
+        for topic in topics:  # Everything published has somebody to go to.
+            self.clients["c0"]["topics"] = sorted({*self.clients["c0"]["topics"], topic})
+        self.begin = 3000.0
+        """By then the tree has formed and all members are in: nobody who alone knows of one may die before (10.5)."""
+        self.duration = float(dice.pick([400, 800, 2000]))
+        self.options: Raw = {
+            "total_degree": dice.pick([2, 3, 3, 4, 16]),
+            "order_scope": dice.pick(["key", "session"]),
+            "partitions": "excluded",
+            "retry_ms": dice.pick([60, 100, 300]),
+            "stability_ms": dice.pick([20, 100, 500]),
+            "member_timeout_ms": 30_000,
+            "view_order": dice.pick(["ancestors-first", "hop-order", "score"]),
+        }
+        self.latency: Any = {"kind": "uniform", "low_ms": 1, "high_ms": dice.pick([5, 30, 60, 100])}
+        self.detection: Any = {"kind": "uniform", "low_ms": 1, "high_ms": 50}
+        self.silence: Any = {"kind": "uniform", "low_ms": 300, "high_ms": 2000}
+        self.keys = dice.pick([1, 3, 10, 40])
+        self.mix: Raw = dict(MIX)
+        self.faults: list[Raw] = []
+        self.joins: list[str] = []
+
+    # Faults
+
+    def crash(self, victims: list[str], *, back: float = 0.0, state: str = "lost") -> None:
+        """Brokers die all at once, shortly after each other, or spread over the run; a share of them comes back."""
+        dice = self.dice
+        window = dice.pick([0.0, 0.0, 200.0, 600.0, self.duration])
+        first = self.moment()
+        for victim in victims:
+            at = first + dice.between(0, window)
+            crash: Raw = {"kind": "crash", "node": victim, "at_ms": at, "survive": dice.pick(["all", "none", "random"])}
+            if dice.chance(back):
+                crash |= {"recover_ms": at + dice.between(1, dice.pick([5, 500, 6000])), "state": state}
+            self.faults.append(crash)
+
+    def moment(self) -> float:
+        """A time at which much is going on."""
+        return self.begin + self.dice.between(0, self.duration)
+
+    def broker_crashes(self, **how: Any) -> None:
+        """From none to all but one."""
+        self.crash(self.dice.sample(self.brokers, self.dice.below(len(self.brokers))), **how)
+
+    def minority(self) -> list[str]:
+        return self.dice.sample(self.brokers, self.dice.below((len(self.brokers) - 1) // 2 + 1))
+
+    def client_crashes(self, most: int, *, back: float = 0.0, state: str = "lost") -> None:
+        victims = self.dice.sample([name for name in self.clients if name != "c0"], 1 + self.dice.below(most))
+        for name in victims:
+            at = self.moment()
+            crash: Raw = {"kind": "crash", "node": name, "at_ms": at}
+            if self.dice.chance(back):
+                crash |= {"recover_ms": at + self.dice.between(1, 4000), "state": state}
+            self.faults.append(crash)
+
+    def late_clients(self, count: int) -> None:
+        for i in range(count):
+            name = f"late{i}"
+            topics = self.dice.sample(self.clients["c0"]["topics"], 2)
+            self.clients[name] = {"edge": self.dice.pick(self.brokers), "topics": topics}
+            self.joins.append(name)
+            self.faults.append({"kind": "join", "node": name, "at_ms": self.moment()})
+
+    def lasting(self, kind: str, longest: float, **more: Any) -> None:
+        at = self.moment()
+        self.faults.append({"kind": kind, "at_ms": at, "until_ms": at + self.dice.between(10, longest), **more})
+
+    def scenario(self, seed: int, family: str) -> Scenario:
+        ends = [fault.get(name, 0) for fault in self.faults for name in ("at_ms", "until_ms", "recover_ms")]
+        operations = 8 + self.dice.below(24)
+        interval = self.duration / operations
+        common = {"keys": self.keys, "guarantee": self.mix, "payload_bytes": 8}
+        common |= {"start_ms": self.begin - 100, "stop_ms": self.begin + self.duration}
+        rate = 1000 * len(self.clients) / interval
+        return parse_scenario(
+            {
+                "name": f"pubsub-swarm-{family}-{seed}",
+                "protocol": "broker",
+                "seed": seed,
+                "duration_ms": max([self.begin + self.duration, *ends]) + 1,
+                "drain_ms": 240_000.0,
+                "options": self.options,
+                "link": {"latency_ms": self.latency},
+                "overlay": {
+                    "kind": "broker-tree",
+                    "parents": self.parents,
+                    "clients": self.clients,
+                    "detection_ms": self.detection,
+                    "silence_ms": self.silence,
+                },
+                "workload": [
+                    {"kind": "open", "rate_per_s": rate * 0.7, **common},
+                    {"kind": "open", "rate_per_s": rate * 0.3, "keys_per_message": 2, **common},
+                ],
+                "fault": self.faults,
+            }
+        )
+
+
+Family = Callable[[Draft], None]
+FAMILIES: dict[str, Family] = {}
+
+
+def family(function: Family) -> Family:
+    FAMILIES[function.__name__.replace("_", "-")] = function
+    return function
+
+
+@family
+def calm(draft: Draft) -> None:
+    """No faults."""
+
+
+@family
+def base(draft: Draft) -> None:
+    draft.broker_crashes()
+
+
+@family
+def one_key(draft: Draft) -> None:
+    draft.keys = 1
+    draft.broker_crashes()
+
+
+@family
+def all_total(draft: Draft) -> None:
+    draft.mix = {"total": 1.0}
+    draft.broker_crashes()
+
+
+@family
+def wide(draft: Draft) -> None:
+    draft.begin = 20_000.0
+    draft.latency = {"kind": "uniform", "low_ms": 1, "high_ms": 600}
+    draft.options["member_timeout_ms"] = 120_000
+    draft.broker_crashes()
+
+
+@family
+def slow_detection(draft: Draft) -> None:
+    draft.detection = {"kind": "uniform", "low_ms": 100, "high_ms": 1500}
+    draft.latency = {"kind": "uniform", "low_ms": 1, "high_ms": 30}
+    draft.broker_crashes()
+
+
+@family
+def no_stability(draft: Draft) -> None:
+    draft.options["stability_ms"] = 60_000
+    draft.broker_crashes()
+
+
+@family
+def client_crash(draft: Draft) -> None:
+    draft.broker_crashes()
+    draft.client_crashes(2)
+
+
+@family
+def client_and_edge(draft: Draft) -> None:
+    """A member disappears together with its broker."""
+    victim = draft.dice.pick([name for name in draft.clients if name != "c0"])
+    at = draft.moment()
+    for node in (victim, draft.clients[victim]["edge"]):
+        draft.faults.append({"kind": "crash", "node": node, "at_ms": at + draft.dice.between(0, 30)})
+
+
+@family
+def safe_publications(draft: Draft) -> None:
+    """A publisher dies, and with it the one broker that passed on what it had been told is safe."""
+    edge = draft.dice.pick([broker for broker in draft.brokers if broker != "b0"])
+    elsewhere = [broker for broker in draft.brokers if broker != edge]
+    for name in draft.clients:
+        draft.clients[name]["edge"] = edge if name == "c1" else draft.dice.pick(elsewhere)
+    at = draft.moment()
+    draft.faults.append({"kind": "crash", "node": "c1", "at_ms": at})
+    crash = {"kind": "crash", "node": draft.parents[edge], "at_ms": at + draft.dice.between(0, 40), "survive": "none"}
+    draft.faults.append(crash)
+
+
+@family
+def restart(draft: Draft) -> None:
+    draft.broker_crashes(back=0.7)
+
+
+@family
+def restart_with_disk(draft: Draft) -> None:
+    draft.broker_crashes(back=0.8, state="kept")
+
+
+@family
+def restart_and_clients(draft: Draft) -> None:
+    draft.broker_crashes(back=0.7)
+    draft.client_crashes(2, back=0.5)
+
+
+@family
+def joins(draft: Draft) -> None:
+    draft.broker_crashes()
+    draft.late_clients(2)
+
+
+@family
+def joins_and_everything(draft: Draft) -> None:
+    draft.broker_crashes(back=0.6)
+    draft.late_clients(3)
+    draft.client_crashes(1, back=0.5)
+
+
+@family
+def client_leaves(draft: Draft) -> None:
+    draft.broker_crashes()
+    for name in draft.dice.sample([name for name in draft.clients if name != "c0"], 1 + draft.dice.below(2)):
+        draft.faults.append({"kind": "leave", "node": name, "at_ms": draft.moment()})
+
+
+@family
+def publish_only(draft: Draft) -> None:
+    draft.clients["pub"] = {"edge": draft.dice.pick(draft.brokers), "publishes": draft.clients["c0"]["topics"]}
+    draft.broker_crashes(back=0.3)
+
+
+@family
+def broker_joins(draft: Draft) -> None:
+    new = [f"b{len(draft.brokers) + i}" for i in range(1 + draft.dice.below(2))]
+    draft.broker_crashes(back=0.3)
+    for name in new:
+        draft.parents[name] = draft.dice.pick(draft.brokers)
+        draft.faults.append({"kind": "join", "node": name, "at_ms": draft.moment()})
+
+
+@family
+def broker_leaves(draft: Draft) -> None:
+    names = draft.dice.sample(draft.brokers, len(draft.brokers) - 1)
+    leaving = names[: 1 + draft.dice.below(2)]
+    for name in leaving:
+        draft.faults.append({"kind": "leave", "node": name, "at_ms": draft.moment()})
+    draft.crash(names[len(leaving) : len(leaving) + draft.dice.below(2)])
+
+
+def _primary(draft: Draft) -> None:
+    draft.options |= {"partitions": "primary", "lease_ms": draft.dice.pick([1000, 3000])}
+    draft.latency["high_ms"] = min(draft.latency["high_ms"], 60)
+
+
+@family
+def primary(draft: Draft) -> None:
+    _primary(draft)
+    draft.crash(draft.minority(), back=0.5, state=draft.dice.pick(["lost", "kept"]))
+
+
+@family
+def primary_clients(draft: Draft) -> None:
+    _primary(draft)
+    draft.crash(draft.minority(), back=0.5, state="kept")
+    draft.client_crashes(2, back=0.7, state=draft.dice.pick(["lost", "kept"]))
+
+
+@family
+def primary_cuts(draft: Draft) -> None:
+    _primary(draft)
+    everybody = [*draft.brokers, *draft.clients]
+    for _ in range(1 + draft.dice.below(5)):
+        between = draft.dice.sample(everybody, 2)
+        draft.faults.append({"kind": "cut", "between": between, "at_ms": draft.moment()})
+    child = draft.dice.pick(list(draft.parents))
+    between = [child, draft.parents[child]]
+    draft.faults.append({"kind": "cut", "between": between, "at_ms": draft.moment()})
+
+
+@family
+def primary_pauses(draft: Draft) -> None:
+    _primary(draft)
+    for name in draft.dice.sample([*draft.brokers, *draft.clients], 1 + draft.dice.below(2)):
+        draft.lasting("pause", 8000, node=name)
+
+
+@family
+def primary_partitions(draft: Draft) -> None:
+    _primary(draft)
+    for _ in range(1 + draft.dice.below(2)):
+        everybody = [*draft.brokers, *draft.clients]
+        side = draft.dice.sample(everybody, 1 + draft.dice.below(len(everybody) - 1))
+        rest = [name for name in everybody if name not in side]
+        draft.lasting("partition", 9000, sides=[side, rest])
+
+
+@family
+def primary_everything(draft: Draft) -> None:
+    primary_partitions(draft)
+    primary_cuts(draft)
+    draft.crash(draft.minority(), back=0.5, state="kept")
+    draft.late_clients(1)
+
+
+def swarm_scenario(seed: int, name: str | None = None) -> Scenario:
+    """The scenario that belongs to the seed; without a family, seeds take the families in turn."""
+    names = list(FAMILIES)
+    chosen = name or names[seed % len(names)]
+    draft = Draft(seed, chosen)
+    FAMILIES[chosen](draft)
+    return draft.scenario(seed, chosen)
+
+
+def try_seed(
+    seed: int, name: str | None = None, parts: Parts | None = None, drain_ms: float | None = None
+) -> Finding | str:  # fmt: skip
+    """What the run found, or the broken promise that ended it."""
+    scenario = swarm_scenario(seed, name)
+    if drain_ms is not None:
+        scenario = msgspec.structs.replace(scenario, drain_ms=drain_ms)
+    try:
+        return run_pubsub(scenario, seed, parts)
+    except Exception as error:  # noqa: BLE001 - a bug of that seed; the other seeds are still to run
+        return f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-6)}"
+
+
+def problems_of(scenario: Scenario, parts: Parts | None = None) -> list[str]:
+    """Everything wrong with a run of the scenario under its own seed."""
+    try:
+        return run_pubsub(scenario, None, parts).problems
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        return [f"{type(error).__name__}: {error}"]
+
+
+def fails_alike(scenario: Scenario, problem: str) -> bool:
+    """Whether the run has a problem of the same kind: the same check, or any broken promise."""
+    return any(found.split(":")[0][:9] == problem.split(":", maxsplit=1)[0][:9] for found in problems_of(scenario))
+
+
+def main() -> int:
+    """Run seeds; 0 if none fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=200, help="how many seeds (default: 200)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
+    parser.add_argument("--family", action="append", choices=list(FAMILIES), help="only these (default: in turn)")
+    parser.add_argument("--stop", action="store_true", help="end at the first failure")
+    parser.add_argument("--shrink", action="store_true", help="make the scenario of a failing seed small")
+    parser.add_argument("--quiet", action="store_true", help="no scenario of a failing seed")
+    arguments = parser.parse_args()
+    failed = events = deliveries = 0
+    started = time.monotonic()
+    for seed in range(arguments.first, arguments.first + arguments.seeds):
+        for name in arguments.family or [None]:
+            finding = try_seed(seed, name)
+            problems = [finding] if isinstance(finding, str) else finding.problems
+            if not isinstance(finding, str):
+                events += finding.events
+                deliveries += sum(client.delivered for client in finding.world.clients.values())
+            if problems:
+                failed += 1
+                report(seed, name, problems, quiet=arguments.quiet)
+                if arguments.shrink:
+                    small = shrink(swarm_scenario(seed, name), partial(fails_alike, problem=problems[0]))
+                    print(f"# small: {problems_of(small)}\n{dump_scenario(small)}", flush=True)
+                if arguments.stop:
+                    return 1
+    spent = time.monotonic() - started
+    runs = arguments.seeds * len(arguments.family or [None])
+    print(
+        f"broker: {runs} runs, {failed} failed, {deliveries} deliveries judged, {events} events, {spent:.1f} s",
+        flush=True,
+    )
+    return 1 if failed else 0
+
+
+def report(seed: int, name: str | None, problems: list[str], *, quiet: bool = False) -> None:
+    scenario = swarm_scenario(seed, name)
+    print(f"\n{scenario.name}:")
+    for problem in problems[:4]:
+        print(f"  {problem}")
+    if not quiet:
+        print(dump_scenario(scenario))
+    chosen = f" --family {name}" if name else ""
+    print(f"again: python -m tests.properties.pubsub_swarm --seeds 1 --first {seed}{chosen}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

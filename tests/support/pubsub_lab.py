@@ -1,0 +1,252 @@
+"""Runs of brokers and clients without a disk: invariants after every event, rest at the end, the judge's verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pyarrow as pa
+
+from ordercast.broker.node import Broker
+from ordercast.core.ids import NodeId, Topic
+from ordercast.scenario.model import Scenario
+from ordercast.sim.catalogue import BROKER
+from ordercast.sim.processes import Life
+from ordercast.sim.pubsub import build_world, live, manifest_of
+from ordercast.sim.pubsub_client import SimClient
+from ordercast.sim.pubsub_rest import unrest
+from ordercast.sim.pubsub_world import Parts, PubsubWorld
+from ordercast.trace.recorder import Recorder
+from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter
+from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict
+
+_NODE, _SEQ, _KIND, _TIME, _MSG, _INFO = map(
+    EVENT_SCHEMA.get_field_index, ("node", "seq", "kind", "time_ns", "msg", "info")
+)
+
+
+class TableWriter:
+    """Takes the place of a RunWriter and keeps the rows in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.manifest: Manifest | None = None
+
+    def write(self, rows: list[tuple[Any, ...]]) -> None:
+        self.rows.extend(rows)
+
+    def finish(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+
+    def abort(self) -> None:
+        self.rows.clear()
+
+    def table(self) -> pa.Table:
+        columns = [list(column) for column in zip(*self.rows, strict=True)]
+        arrays = [
+            pa.array(column, type=kind.type) for column, kind in zip(columns, EVENT_SCHEMA, strict=True)
+        ]  # fmt: skip
+        return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
+
+
+@dataclass
+class Finding:
+    """What became of one run."""
+
+    problems: list[str]
+    verdict: Verdict | None
+    world: PubsubWorld
+    events: int
+    rows: list[tuple[Any, ...]] = field(repr=False)
+
+    @property
+    def held(self) -> bool:
+        return not self.problems
+
+
+class Watch:
+    """5.12 after every event: at most one root, no cycle, and what each broker promises itself."""
+
+    def __init__(self, world: PubsubWorld, *, topics: bool = True) -> None:
+        self.world = world
+        self.topics = topics
+        self.primary = world.settings.partitions == "primary"
+        self.problems: list[str] = []
+        self.tree: dict[NodeId, tuple[bool, NodeId | None]] = {}
+        world.processes.after_event = self.after_event
+
+    def after_event(self, life: Life) -> None:
+        if life.peer.kind != "broker":
+            return
+        broker = cast("Broker", life.machine)
+        place = (self._rules(broker), broker.overlay.parent_name)
+        if self.tree.get(NodeId(life.name)) != place:
+            self.tree[NodeId(life.name)] = place
+            self._check_tree()
+        if self.topics:
+            broker.topics.check_invariants()
+
+    def _rules(self, broker: Broker) -> bool:
+        """A root whose lease has run out while it heard nothing does nothing before it looks at the clock."""
+        overlay = broker.overlay
+        if not self.primary:
+            return overlay.is_root
+        return overlay.decides and overlay.lease.until_ns >= self.world.clock.now
+
+    def _check_tree(self) -> None:
+        brokers = self.world.brokers()
+        rulers = [name for name, broker in brokers.items() if self._rules(broker)]
+        if len(rulers) > 1:
+            self._problem(f"several roots at once: {', '.join(rulers)}")
+        for name in brokers:
+            seen, here = {name}, brokers[name].overlay.parent_name
+            while here is not None and here in brokers:
+                if here in seen:
+                    self._problem(f"parents in a cycle: {', '.join(sorted(seen))}")
+                    break
+                seen.add(here)
+                here = brokers[here].overlay.parent_name
+
+    def _problem(self, what: str) -> None:
+        if len(self.problems) < 5:
+            self.problems.append(f"at {self.world.clock.now / 1e6:.3f} ms: {what}")
+
+
+class SafeBook:
+    """What clients were told is safe must reach every live member, publisher alive or not."""
+
+    def __init__(self, world: PubsubWorld) -> None:
+        self.world = world
+        self.safe: dict[str, tuple[NodeId, Topic]] = {}
+        world.acknowledgement_watchers.append(self._acknowledged)
+
+    def _acknowledged(self, client: SimClient, topic: Topic, level: str, low: int, extras: tuple[int, ...]) -> None:
+        machine = client.machine
+        if level != "safe" or machine is None:
+            return
+        for number in (*range(1, low + 1), *extras):
+            self.safe[f"{machine.origin}/{topic}#{number}"] = (client.node, topic)
+
+    def lost(self) -> list[str]:
+        """Safe publications that nobody who is there at the end has."""
+        have: dict[Topic, list[Any]] = {}
+        for client in self.world.clients.values():
+            machine = client.machine
+            if machine is None or machine.ended:
+                continue
+            for topic, membership in machine.topics.items():
+                if membership.receiving:
+                    have.setdefault(topic, []).append(membership.have)
+        lost = []
+        for message, (_, topic) in self.safe.items():
+            origin, _, number = message.partition(f"/{topic}#")
+            if any((origin, int(number)) not in received for received in have.get(topic, [])):
+                lost.append(message)
+        return lost
+
+
+def run_pubsub(
+    scenario: Scenario, seed: int | None = None, parts: Parts | None = None, *, topics: bool = True, judge: bool = True
+) -> Finding:
+    """Run the scenario in memory and say everything that is wrong with it."""
+    seed = scenario.seed if seed is None else seed
+    writer = TableWriter()
+    recorder = Recorder(cast("RunWriter", writer), scenario.name, packets=False)
+    world = build_world(scenario, BROKER, seed, recorder, parts)
+    watch = Watch(world, topics=topics)
+    safe = SafeBook(world)
+    events, drained = live(world)
+    manifest = manifest_of(world, scenario.name, drained=drained)
+    recorder.finish(manifest)
+    problems = list(watch.problems)
+    if not drained:
+        problems.append(f"not at rest after {world.clock.now / 1e6:.0f} ms: {unrest(world)}")
+    problems += [f"blamed: {one} blames {other}: {why}" for one, other, why in world.processes.peer_errors]
+    problems += world.complaints
+    problems += _fenced(world)
+    if _crashed_brokers(world) < world.settings.safe_copies and drained:
+        problems += [f"lost although it was safe: {message}" for message in safe.lost()[:3]]
+    verdict = _verdict(writer, manifest) if judge else None
+    if verdict is not None:
+        problems += _complaints(verdict, drained=drained)
+    return Finding(problems, verdict, world, events, writer.rows)
+
+
+def _verdict(writer: TableWriter, manifest: Manifest) -> Verdict | None:
+    from ordercast.verify.judge import judge_table  # Late: it compiles kernels.
+
+    writer.rows = between_the_living(writer.rows)
+    if not any(row[_KIND] == "deliver" for row in writer.rows):
+        return None
+    (verdict,) = judge_table(writer.table(), manifest, witnesses=1)
+    return verdict
+
+
+def between_the_living(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The rows without what clients delivered shortly before they died or left: guarantees compare live members (G1).
+
+    Everything that such a client had delivered before its last publication that a living one had delivered by then is
+    kept: whatever brought that publication to others brought its past too, in the same order. What reached them later
+    may have come as orphans (R3): its past too, but totals that only the dead had delivered are ordered anew.
+    """
+    lives: dict[str, list[list[tuple[Any, ...]]]] = {}
+    for row in rows:
+        stays = lives.setdefault(row[_NODE], [[]])
+        if row[_KIND] == "recover" and dict(row[_INFO] or ())["state"] == "lost":
+            stays.append([])
+        stays[-1].append(row)
+    living = {node for node, stays in lives.items() if not _ends_dead(stays[-1])}
+    seen: dict[str, int] = {}
+    for row in (row for node in living for row in lives[node][-1] if row[_KIND] == "deliver"):
+        seen[row[_MSG]] = min(row[_TIME], seen.get(row[_MSG], row[_TIME]))
+    faults = any(row[_KIND] == "crash" for row in rows)
+    kept = []
+    for node, stays in lives.items():
+        whole = [
+            row
+            for i, stay in enumerate(stays)
+            for row in (stay if node in living and i == len(stays) - 1 else _closed_part(stay, seen, faults=faults))
+        ]
+        kept += [(*row[:_SEQ], seq, *row[_SEQ + 1 :]) for seq, row in enumerate(whole)]
+    return kept
+
+
+def _ends_dead(stay: list[tuple[Any, ...]]) -> bool:
+    ends = [row[_KIND] for row in stay if row[_KIND] in ("crash", "leave", "recover")]
+    return bool(ends) and ends[-1] != "recover"
+
+
+def _closed_part(stay: list[tuple[Any, ...]], seen: dict[str, int], *, faults: bool) -> list[tuple[Any, ...]]:
+    end = max(row[_TIME] for row in stay)
+    published = [i for i, row in enumerate(stay) if row[_KIND] == "publish" and seen.get(row[_MSG], end) < end]
+    last = published[-1] if published else -1
+    kept = [row for i, row in enumerate(stay) if i <= last or row[_KIND] != "deliver"]
+    if faults and any(row[_KIND] == "leave" for row in stay):  # As of a crashed one: all or none (G1).
+        kept = [row for row in kept if row[_KIND] != "publish" or row[_MSG] in seen]
+    return kept
+
+
+def _complaints(verdict: Verdict, *, drained: bool) -> list[str]:
+    found = []
+    for result in verdict.results:
+        undecided = result.verdict == UNKNOWN and result.claimed and drained
+        if result.verdict == FAIL or undecided:
+            story = " | ".join(result.witnesses[0].story) if result.witnesses else result.reason
+            found.append(f"{result.check}: {result.verdict} ({result.violations}): {story}")
+    return found
+
+
+def _fenced(world: PubsubWorld) -> list[str]:
+    """A client that never crashed must not lose its session in these runs."""
+    crashed = {getattr(fault, "node", "") for fault in world.scenario.fault}
+    return [
+        f"{name} lost its session: {client.lost_session}"
+        for name, client in world.clients.items()
+        if client.lost_session and name not in crashed
+    ]
+
+
+def _crashed_brokers(world: PubsubWorld) -> int:
+    crashes = Counter(getattr(f, "node", "") for f in world.scenario.fault if type(f).__name__ in ("Crash", "Leave"))
+    return sum(count for name, count in crashes.items() if name in world.layout.parents)
