@@ -28,9 +28,13 @@ IMPLIED = {
 class Definition:
     """One trace, and every check as a set of violations."""
 
-    def __init__(self, rows: list[dict[str, Any]], manifest: Manifest | None, scope: str) -> None:
+    def __init__(
+        self, rows: list[dict[str, Any]], manifest: Manifest | None, scope: str, order_scope: str = "session"
+    ) -> None:
         self.manifest = manifest
         self.scope = scope
+        self.order_scope = order_scope
+        self._past_by_key: dict[str, set[str]] = {}
         self.rows = sorted(rows, key=lambda row: (row["node"], row["seq"]))
         self._read_lives()
         self._read_events()
@@ -116,6 +120,8 @@ class Definition:
 
     def before(self, m1: str, m2: str) -> bool:
         """m1 -> m2."""
+        if self.order_scope == "key":
+            return m1 in self._closed_past(m2)
         if self.scope == "topic":
             if self.topic(m1) != self.topic(m2):
                 return False
@@ -129,7 +135,21 @@ class Definition:
         owner, seq = self.publish[m2]
         if self.scope == "topic" and self.topic(m1) != self.topic(m2):
             return False
-        return any(m == m1 and s < seq for s, _, m in self.log[owner])
+        delivered = any(m == m1 and kind == "deliver" and s < seq for s, kind, m in self.log[owner])
+        return delivered or self.program_order(m1, m2)
+
+    def program_order(self, m1: str, m2: str) -> bool:
+        """One publisher published m1 before m2, and that counts."""
+        if self.publish[m1][0] != self.publish[m2][0] or self.publish[m1][1] >= self.publish[m2][1]:
+            return False
+        return self.order_scope == "session" or bool(self.keys(m1) & self.keys(m2))
+
+    def _closed_past(self, m2: str) -> set[str]:
+        """Everything before m2 by the transitive closure of `directly_before`."""
+        if m2 not in self._past_by_key:
+            direct = [m1 for m1 in self.messages if m1 != m2 and self.directly_before(m1, m2)]
+            self._past_by_key[m2] = set(direct).union(*(self._closed_past(m1) for m1 in direct))
+        return self._past_by_key[m2]
 
     def shortest_chain(self, p: Receiver, m2: str, check: str) -> int:
         """The fewest messages in a chain that ends in m2 and begins with one that p should have delivered before."""
@@ -167,6 +187,8 @@ class Definition:
         checks = set(IMPLIED[guarantee])
         if "total" in checks and self.topic(m) is None:
             checks = (checks - {"total"}) | {"prefix", "acyclic"}
+        if "total" in checks and self.manifest is not None:
+            checks |= set(self.manifest.claims) & {"total-topic", "real-time"}
         return checks
 
     # Who must deliver what.
@@ -263,10 +285,8 @@ class Definition:
 
     def fifo(self) -> set[tuple[str, Receiver]]:
         def precedes(m1: str, m2: str) -> bool:
-            same = self.publish[m1][0] == self.publish[m2][0]
-            if self.scope == "topic":
-                same = same and self.topic(m1) == self.topic(m2)
-            return same and self.publish[m1][1] < self.publish[m2][1]
+            apart = self.scope == "topic" and self.topic(m1) != self.topic(m2)
+            return not apart and self.program_order(m1, m2)
 
         return self._out_of_order(self.held("fifo"), precedes, skipping_counts=True)
 
@@ -316,6 +336,26 @@ class Definition:
                     if later or never:
                         torn.add((m, key))
         return cyclic, torn
+
+    def total_topic(self) -> set[str]:
+        """Totals of a topic that go round in a circle with others of it, or come after such a circle."""
+        held = self.held("total-topic")
+        return {m for topic in {self.topic(m) for m in held} for m in self._unplaceable(self._of_topic(held, topic))}
+
+    def _of_topic(self, held: list[str], topic: str | None) -> list[str]:
+        return [m for m in held if self.topic(m) == topic]
+
+    def real_time(self) -> set[tuple[str, Receiver]]:
+        if self.manifest is None or self.manifest.clock != "global":
+            return set()
+        times = {(owner, row["seq"]): row["time_ns"] for row, owner in zip(self.rows, self.owner, strict=True)}
+
+        def precedes(m1: str, m2: str) -> bool:
+            published_ns = times[self.publish[m2]]
+            delivered = any(m == m1 and times[p, seq] < published_ns for (p, m), seq in self.pos.items())
+            return self.topic(m1) == self.topic(m2) and delivered
+
+        return self._out_of_order(self.held("real-time"), precedes, skipping_counts=True)
 
     def acyclic(self) -> set[str]:
         return self._unplaceable(self.held("acyclic"))

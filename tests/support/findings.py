@@ -11,7 +11,7 @@ from ordercast.verify.load import Trace, normalised
 from ordercast.verify.tasks import merge, plan, run_task
 from ordercast.verify.verdict import CHECKS
 from tests.support.bruteforce import Definition
-from tests.support.random_traces import draw, table_of
+from tests.support.random_traces import draw, order_scope_of, table_of
 
 if TYPE_CHECKING:
     from ordercast.verify.columns import Columns
@@ -33,6 +33,7 @@ class Case:
     seed: int
     trace: Trace
     scope: str
+    order_scope: str
     expected: dict[str, Any]
     early: set[tuple[str, Any, int]]
     """Deliveries that precede their own publication. The judge names at least one of them, and nothing else."""
@@ -45,8 +46,9 @@ def case(seed: int) -> Case | None:
         return None
     scope = manifest.scope if manifest else "global"
     trace = Trace("random", "r", manifest, normalised(table_of(rows), "random"))
-    definition = Definition(rows, manifest, scope)
-    return Case(seed, trace, scope, expected(definition), definition.early())
+    order_scope = order_scope_of(seed)
+    definition = Definition(rows, manifest, scope, order_scope)
+    return Case(seed, trace, scope, order_scope, expected(definition), definition.early())
 
 
 def expected(definition: Definition) -> dict[str, Any]:
@@ -67,13 +69,15 @@ def expected(definition: Definition) -> dict[str, Any]:
         "prefix": definition.prefix(),
         "acyclic": definition.acyclic(),
         "genuine": definition.genuine(),
+        "total-topic": definition.total_topic(),
+        "real-time": definition.real_time(),
         "convergence": {topic for topic, digests in definition.diverged().items() if len(digests) > 1},
     }
 
 
 def found(case: Case, *, block: int) -> dict[str, Any]:
     """By the judge, with tasks of `block` receivers or keys each."""
-    columns = prepare(case.trace, scope=case.scope)
+    columns = prepare(case.trace, scope=case.scope, order_scope=case.order_scope)
     merged = merge([run_task(columns, task, cap=ALL) for task in plan(columns, block=block)], cap=ALL)
     findings = {check: merged[check].findings if check in merged else [] for check in CHECKS}
     names = _Names(columns)
@@ -82,7 +86,7 @@ def found(case: Case, *, block: int) -> dict[str, Any]:
     assert early <= case.early, "accused of preceding its own publication, and does not"
     if case.early:
         return {"early": bool(early)}
-    in_order = ("agreement", "fifo", "causal", "optimistic-causal", "prefix")
+    in_order = ("agreement", "fifo", "causal", "optimistic-causal", "prefix", "real-time")
     pairs = {check: {(names.message(f[0]), names.receivers[f[1]]) for f in findings[check]} for check in in_order}
     total = findings["total"]
     return {
@@ -92,6 +96,7 @@ def found(case: Case, *, block: int) -> dict[str, Any]:
         "total (cycle)": {names.keys[f[2]] for f in total if f[3] == CYCLE},
         "total": {(names.message(f[0]), names.keys[f[2]]) for f in total if f[3] != CYCLE},
         "acyclic": {names.message(f[0]) for f in findings["acyclic"]},
+        "total-topic": {names.message(f[0]) for f in findings["total-topic"]},
         "genuine": {(names.message(f[0]), names.nodes[f[1]]) for f in findings["genuine"]},
         "convergence": {columns.about.digests[f[0]].topic for f in findings["convergence"]},
     }

@@ -91,8 +91,15 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
         groups=groups,
         clock=shape.clock,
         drained=rng.choice([True, True, None, False]),
+        order_scope=order_scope_of(seed),
+        claims=random.Random(f"claims {seed}").sample(["total-topic", "real-time"], seed % 3),
     )
     return execution.rows, None if shape.membership == "nobody" and rng.random() < 0.7 else manifest
+
+
+def order_scope_of(seed: int) -> str:
+    """Under which order scope the execution of `seed` is judged; a foreign trace has no manifest to say so."""
+    return random.Random(f"order {seed}").choice(["session", "key"])
 
 
 def table_of(rows: list[Row]) -> pa.Table:

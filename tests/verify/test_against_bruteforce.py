@@ -8,7 +8,18 @@ from itertools import pairwise
 import pytest
 
 from ordercast.verify.build import prepare
-from ordercast.verify.kernels import acyclic, causal, fifo, happened, integrity, prefix, realize, total
+from ordercast.verify.kernels import (
+    acyclic,
+    causal,
+    fifo,
+    happened,
+    integrity,
+    lines,
+    prefix,
+    real_time,
+    realize,
+    total,
+)
 from ordercast.verify.tasks import merge, plan, run_task
 from ordercast.verify.verdict import CHECKS, Witness
 from ordercast.verify.witness import witnesses
@@ -44,7 +55,7 @@ def test_every_check_finds_what_its_definition_says_and_nothing_else(cases: list
 
 
 def stories(case: Case) -> dict[str, list[Witness]]:
-    columns = prepare(case.trace, scope=case.scope)
+    columns = prepare(case.trace, scope=case.scope, order_scope=case.order_scope)
     merged = merge([run_task(columns, task, cap=3) for task in plan(columns)], cap=3)
     return {check: witnesses(columns, check, part.findings) for check, part in merged.items()}
 
@@ -64,7 +75,7 @@ def test_causal_chains_are_real_and_as_short_as_they_can_be(cases: list[Case]) -
     lengths: Counter[int] = Counter()
     for one in [one for one in cases if one.expected.get("causal") or one.expected.get("optimistic-causal")][:300]:
         rows, manifest = draw(one.seed)
-        definition = Definition(rows, manifest, one.scope)
+        definition = Definition(rows, manifest, one.scope, one.order_scope)
         definition.decide_duties()
         told = stories(one)
         for witness in told.get("causal", []) + told.get("optimistic-causal", []):
@@ -82,7 +93,7 @@ def test_cycles_are_real_and_as_short_as_they_can_be(cases: list[Case]) -> None:
     lengths: Counter[int] = Counter()
     for one in [one for one in cases if one.expected.get("acyclic")][:150]:
         rows, manifest = draw(one.seed)
-        definition = Definition(rows, manifest, one.scope)
+        definition = Definition(rows, manifest, one.scope, one.order_scope)
         (witness,) = stories(one)["acyclic"]
         assert len(witness.messages) == len(witness.story) == definition.shortest_cycle(definition.held("acyclic"))
         lengths[len(witness.messages)] += 1
@@ -109,6 +120,25 @@ MUTANTS = {
     "what may be delivered must not be": (integrity, "== MUST_NOT\n", "!= MUST\n"),
     "FIFO gaps not seen": (fifo, "if held[m] and (seen", "if held[m] and m < 0 and (seen"),
     "FIFO stops one short": (fifo, "range(off[c + 1] - 1, off[c] - 1, -1)", "range(off[c + 1] - 2, off[c] - 1, -1)"),
+    "a key's earlier publication forgotten": (lines, "edges[k] = 2 * earlier + 1", "edges[k] = 2 * m"),
+    "the first publication of a key stays its latest": (lines, "last[lines[j]] = m", "last[lines[j]] = 0"),
+    "publications of other keys count": (lines, "row_prev[2 * m] = 2 * prev[m]", "row_prev[2 * m] = 2 * prev[m] + 1"),
+    "what was delivered earlier is forgotten": (lines, "row_prev[2 * m] = 2 * prev[m]", "pass"),
+    "every publication counts as echoed": (lines, "echo[earlier] < at[m]", "echo[earlier] <= log.size"),
+    "pruned by what came earlier": (lines, "latest[lines[j]] > e", "latest[lines[j]] >= e"),
+    "FIFO looks at one key": (
+        fifo,
+        "for j in range(line_off[m], line_off[m + 1]):",
+        "for j in range(line_off[m], line_off[m] + 1):",
+    ),
+    "real time: any time will do": (
+        real_time,
+        "first_ns[later] < published_ns[m]",
+        "first_ns[later] <= published_ns[m]",
+    ),
+    "real time: the last remembered": (real_time, "if later < 0 or first_ns[m] < first_ns[later]:", "if True:"),
+    "real time: gaps not seen": (real_time, "if held[m] and (oldest", "if held[m] and m < 0 and (oldest"),
+    "real time: topics not told apart": (real_time, "topic[m]", "0"),
     "Kahn without obligations": (acyclic, "for m in owed:", "for m in owed[:0]:"),
     "Kahn places too soon": (acyclic, "if need[m] == 0:", "if need[m] <= 1:"),
     "never is not last": (prefix, "far[lacking[k]] = NEVER", "far[lacking[k]] = 0"),

@@ -21,7 +21,8 @@ SERIES = 8
 """As many lines as have colours of their own; more in one figure could not be told apart."""
 
 # Matplotlib knows no CSS. It draws in these stand-ins, which nothing else uses, and we put the page's variables in.
-_STAND_INS = {
+STAND_INS = {
+    "paper": "#010202",
     "ink": "#010203",
     "soft": "#010204",
     "line": "#010205",
@@ -39,7 +40,7 @@ _MARKS = {
 _WIDTH_IN = 8.2
 _LONG_TAIL = 20
 _FONT = "DejaVu Sans"
-_DRAWING: dict[Any, Any] = {
+DRAWING: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ordercast",
     "font.family": [_FONT],
@@ -50,12 +51,12 @@ _DRAWING: dict[Any, Any] = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "grid.linewidth": 0.6,
-    "grid.color": _STAND_INS["line"],
-    "axes.edgecolor": _STAND_INS["soft"],
-    "axes.labelcolor": _STAND_INS["ink"],
-    "text.color": _STAND_INS["ink"],
-    "xtick.color": _STAND_INS["soft"],
-    "ytick.color": _STAND_INS["soft"],
+    "grid.color": STAND_INS["line"],
+    "axes.edgecolor": STAND_INS["soft"],
+    "axes.labelcolor": STAND_INS["ink"],
+    "text.color": STAND_INS["ink"],
+    "xtick.color": STAND_INS["soft"],
+    "ytick.color": STAND_INS["soft"],
     "legend.frameon": False,
 }
 
@@ -64,10 +65,10 @@ def cumulative(name: str, spreads: Mapping[str, Distribution], axis: str, descri
     """For each named distribution the share of values at or below x; the axis is logarithmic if a tail is long."""
     import matplotlib as mpl
 
-    with mpl.rc_context(_DRAWING):
+    with mpl.rc_context(DRAWING):
         figure, (axes,) = _figure(2.9)
         for index, (label, spread) in enumerate(spreads.items()):
-            axes.plot(spread.curve, QUANTILES, color=_STAND_INS[f"s{index}"], linewidth=1.8, label=label)
+            axes.plot(spread.curve, QUANTILES, color=STAND_INS[f"s{index}"], linewidth=1.8, label=label)
         if any(spread.p50 > 0 and spread.max > _LONG_TAIL * spread.p50 for spread in spreads.values()):
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda value, _position: f"{value:g}")
@@ -79,7 +80,7 @@ def cumulative(name: str, spreads: Mapping[str, Distribution], axis: str, descri
         axes.set(xlabel=axis, ylabel="share at or below")
         if len(spreads) > 1:
             axes.legend(loc="lower right")
-        return _element(figure, name, description)
+        return element(figure, name, description)
 
 
 def over_time(name: str, metrics: RunMetrics, description: str) -> Markup:
@@ -87,14 +88,14 @@ def over_time(name: str, metrics: RunMetrics, description: str) -> Markup:
     import matplotlib as mpl
 
     slices = metrics.timeline or []
-    with mpl.rc_context(_DRAWING):
+    with mpl.rc_context(DRAWING):
         figure, (rate, latency) = _figure(4.4, rows=2)
         _draw_slices(rate, latency, slices)
         for axes in (rate, latency):
             _draw_marks(axes, metrics.marks)
         if metrics.marks:
             rate.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(_MARKS) + 1, borderaxespad=0.2)
-        return _element(figure, name, description)
+        return element(figure, name, description)
 
 
 def _draw_slices(rate: Axes, latency: Axes, slices: Sequence[Slice]) -> None:
@@ -102,13 +103,13 @@ def _draw_slices(rate: Axes, latency: Axes, slices: Sequence[Slice]) -> None:
     width_s = starts[1] - starts[0]
     edges = [*starts, starts[-1] + width_s]
     rates = [step.deliveries / width_s for step in slices]
-    rate.stairs(rates, edges, color=_STAND_INS["s0"], fill=True, alpha=0.3)
-    rate.stairs(rates, edges, color=_STAND_INS["s0"], linewidth=1.4)
+    rate.stairs(rates, edges, color=STAND_INS["s0"], fill=True, alpha=0.3)
+    rate.stairs(rates, edges, color=STAND_INS["s0"], linewidth=1.4)
     known = [(step.start_s + width_s / 2, step.p99_latency_ms) for step in slices if step.p99_latency_ms is not None]
     latency.plot(
         [time_s for time_s, _ in known],
         [p99 for _, p99 in known],
-        color=_STAND_INS["s1"],
+        color=STAND_INS["s1"],
         marker="o",
         markersize=3,
         linewidth=1.2,
@@ -120,11 +121,11 @@ def _draw_slices(rate: Axes, latency: Axes, slices: Sequence[Slice]) -> None:
 def _draw_marks(axes: Axes, marks: Sequence[Mark]) -> None:
     for kind, (colour, line, label) in _MARKS.items():
         for time_s in sorted({mark.time_s for mark in marks if mark.kind == kind}):
-            axes.axvline(time_s, color=_STAND_INS[colour], linestyle=line, linewidth=1.2, label=label)
+            axes.axvline(time_s, color=STAND_INS[colour], linestyle=line, linewidth=1.2, label=label)
             label = "_nolegend_"  # noqa: PLW2901 - one entry in the legend for all of a kind
     label = "repair"
     for start_s, end_s in repair_spans(marks):
-        axes.axvspan(start_s, end_s, color=_STAND_INS["open"], alpha=0.18, linewidth=0, label=label)
+        axes.axvspan(start_s, end_s, color=STAND_INS["open"], alpha=0.18, linewidth=0, label=label)
         label = "_nolegend_"
 
 
@@ -152,7 +153,7 @@ def _figure(height_in: float, rows: int = 1) -> tuple[Figure, Sequence[Axes]]:
     return figure, list(axes[:, 0])
 
 
-def _element(figure: Figure, name: str, description: str) -> Markup:
+def element(figure: Figure, name: str, description: str) -> Markup:
     """The figure as an SVG element that may stand beside others: no prologue, ids of its own, colours of the page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -160,7 +161,7 @@ def _element(figure: Figure, name: str, description: str) -> Markup:
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
-    for variable, stand_in in _STAND_INS.items():
+    for variable, stand_in in STAND_INS.items():
         svg = svg.replace(stand_in, f"var(--{variable})")
     svg = svg.replace(f"'{_FONT}'", "inherit")
     svg = svg.replace("<svg", f'<svg role="img" aria-labelledby="{name}-title"', 1)

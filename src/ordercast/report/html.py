@@ -62,6 +62,11 @@ def definitions(pairs: Iterable[tuple[str, str]]) -> Markup:
     return tag("dl", *(join((tag("dt", name), tag("dd", value))) for name, value in pairs))
 
 
+def figure(drawing: Markup, title: str, words: str) -> Markup:
+    """A drawing with its title and what it shows in words."""
+    return tag("figure", drawing, tag("figcaption", tag("strong", title), f": {words}."))
+
+
 def page(title: str, *sections: str) -> str:
     """A whole document: no script, no font, no image from elsewhere."""
     head = tag(

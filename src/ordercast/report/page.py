@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ordercast.report import rows
+from ordercast.report.brokers import broker_sections
 from ordercast.report.figures import SERIES, cumulative, over_time
-from ordercast.report.html import Markup, definitions, page, table, tag, write_page
+from ordercast.report.html import Markup, definitions, figure, page, table, tag, write_page
 from ordercast.trace.store import Manifest
 from ordercast.verify.spark.run_metrics import RunMetrics
-from ordercast.verify.verdict import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, Verdict
+from ordercast.verify.verdict import ASSUMED, FAIL, NOT_APPLICABLE, PASS, UNKNOWN, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,8 +53,10 @@ def render(runs: Sequence[RunReport]) -> str:
         if len(runs) > 1:
             sections += [tag("h2", f"Run {run.verdict.run}", id=f"run-{index}"), _headline(run.verdict)]
         sections.append(_run(run))
-        if len(runs) <= _FIGURES_UP_TO:
+        drawn = len(runs) <= _FIGURES_UP_TO
+        if drawn:
             sections.extend(_figures(f"run-{index}", run.metrics))
+        sections.extend(broker_sections(f"run-{index}", run.metrics, drawn=drawn))
     return page(title, *sections)
 
 
@@ -135,19 +138,33 @@ def _run(run: RunReport) -> Markup:
 def _what_was_run(run: RunReport) -> Markup:
     verdict, manifest = run.verdict, run.manifest
     told = [("protocol", verdict.protocol), ("claims", verdict.guarantee), ("scope of causal order", verdict.scope)]
+    if verdict.order_scope != "session":
+        told.append(("scope of a publisher's own order", verdict.order_scope))
     if manifest is not None:
         drained = {True: "came to rest", False: "did not come to rest", None: "not stated"}[manifest.drained]
         told += [
             ("scenario", manifest.scenario or "not stated"),
             ("seed", str(manifest.seed)),
             ("nodes", rows.number(len(manifest.nodes))),
-            ("faults that fired", _pairs(manifest.faults) or "none"),
+            ("faults that fired", _pairs(manifest.faults) or _crashes(run.metrics) or "none"),
             ("drain at the end", drained),
+            ("claims besides", ", ".join(manifest.claims)),
             ("options", _pairs(manifest.options)),
             ("recorded by", f"ordercast {manifest.version}" if manifest.version else "not stated"),
         ]
-    told += [("judge's facts", _pairs(verdict.facts)), ("path", verdict.path)]
+    facts = {name: fact for name, fact in verdict.facts.items() if name != ASSUMED}
+    told += [
+        ("assumed", str(verdict.facts.get(ASSUMED, ""))),
+        ("judge's facts", _pairs(facts)),
+        ("path", verdict.path),
+    ]
     return definitions((name, value) for name, value in told if value)
+
+
+def _crashes(metrics: RunMetrics) -> str:
+    """What the trace tells where the manifest does not count."""
+    crashes = sum(mark.kind == "crash" for mark in metrics.marks)
+    return f"crash {crashes}" if crashes else ""
 
 
 def _pairs(values: Mapping[str, object]) -> str:
@@ -209,7 +226,7 @@ def _figures(name: str, metrics: RunMetrics) -> list[Markup]:
         title = "Deliveries per second and p99 latency over the run"
         words = f"{rows.number(metrics.delivered)} deliveries in {rows.number(metrics.duration_s)} s"
         words += f"; fault events marked: {len(metrics.marks)}" if metrics.marks else ""
-        parts.append(_figure(over_time(f"{name}-time", metrics, f"{title}: {words}"), title, words))
+        parts.append(figure(over_time(f"{name}-time", metrics, f"{title}: {words}"), title, words))
     parts.append(_curves(f"{name}-header", {"": metrics.header_bytes}, _HEADERS, "bytes"))
     parts.append(_curves(f"{name}-hold", {"": metrics.hold_back_ms}, _HOLD_BACK, "ms"))
     return parts
@@ -225,8 +242,4 @@ def _curves(name: str, spreads: Mapping[str, Distribution | None], title: str, u
         for label, spread in known.items()
     ]
     words = f"{'medians ' if len(known) > 1 else ''}{'; '.join(told)}"
-    return _figure(cumulative(name, known, unit, f"{title}: {words}"), title, words)
-
-
-def _figure(drawing: Markup, title: str, words: str) -> Markup:
-    return tag("figure", drawing, tag("figcaption", tag("strong", title), f": {words}."))
+    return figure(cumulative(name, known, unit, f"{title}: {words}"), title, words)

@@ -10,7 +10,7 @@ from ordercast.verify.verdict import HELD, UNDECIDED, VIOLATED
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ordercast.verify.spark.run_metrics import Distribution, RunMetrics
+    from ordercast.verify.spark.run_metrics import Distribution, Repair, RunMetrics
     from ordercast.verify.verdict import Verdict
 
 NONE = "—"
@@ -102,7 +102,39 @@ def distributions(metrics: RunMetrics) -> list[tuple[str, ...]]:
         rows.append(_spread("crash to suspicion", metrics.detection_ms, milliseconds))
     if metrics.repair_ms:
         rows.append(_spread("repair", metrics.repair_ms, milliseconds))
+    if metrics.failover_ms:
+        rows.append(_spread("client failover", metrics.failover_ms, milliseconds))
     return rows
+
+
+REPAIR_HEADERS = ("node", "lost", "now", "began", "attached after", "synchronised after", "rounds", "election", "term")
+
+
+def repairs(metrics: RunMetrics) -> list[tuple[str, ...]]:
+    """Every repair and failover, in the columns of REPAIR_HEADERS."""
+    return [
+        (
+            repair.node,
+            repair.lost or NONE,
+            _place(repair),
+            milliseconds(repair.start_s * 1000),
+            milliseconds(repair.attached_ms) if repair.attached_ms is not None else "never",
+            milliseconds(repair.synchronised_ms),
+            NONE if repair.rounds is None else f"{repair.rounds:g}",
+            milliseconds(repair.election_ms),
+            repair.term or NONE,
+        )
+        for repair in metrics.repairs
+    ]
+
+
+def _place(repair: Repair) -> str:
+    """Where a repair or failover ended."""
+    if repair.attached_ms is None:
+        return NONE
+    if repair.client:
+        return f"client of {repair.parent}" if repair.parent else "client"
+    return f"child of {repair.parent}" if repair.parent else repair.role or "root"
 
 
 def reasons(metrics: RunMetrics) -> list[tuple[str, str]]:

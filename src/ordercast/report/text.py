@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ordercast.report import rows
-from ordercast.verify.verdict import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+from ordercast.verify.verdict import ASSUMED, FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,6 +44,8 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
         _say(console, Text(words) + Text(outcome, style=_OUTCOME_STYLES[outcome]))
         if verdict.reason:
             _say(console, Text(verdict.reason))
+        if ASSUMED in verdict.facts:
+            _say(console, Text(f"assumed: {verdict.facts[ASSUMED]}", style="dim"))
         shown = [result for result in verdict.results if result.claimed or result.verdict != NOT_APPLICABLE]
         if shown:
             console.print(_checks(shown))

@@ -6,7 +6,21 @@ import sys
 
 import msgspec
 
-from ordercast.trace.schema import COLUMNS, EVENTS, FORMAT, INFO_DIGEST, INFO_STATE, KINDS, MANIFEST, OBLIGES
+from ordercast.trace.schema import (
+    COLUMNS,
+    EVENTS,
+    FORMAT,
+    INFO_BOOT,
+    INFO_DIGEST,
+    INFO_ORDER_SCOPE,
+    INFO_STATE,
+    JOURNAL_END,
+    JOURNAL_SUFFIX,
+    JOURNALS,
+    KINDS,
+    MANIFEST,
+    OBLIGES,
+)
 from ordercast.trace.store import Manifest
 
 _KIND_MEANINGS = {
@@ -32,6 +46,7 @@ _FIELD_MEANINGS = {
     "protocol": "name of the protocol that ran",
     "guarantee": "what the run claims: a guarantee, or `mixed`",
     "scope": "of causal order: `topic` or `global`",
+    "order_scope": "of program order: all that one publisher published (`session`), or only what shares a key (`key`)",
     "seed": "of the simulation",
     "scenario": "name of the scenario",
     "nodes": "everyone who took part",
@@ -40,16 +55,48 @@ _FIELD_MEANINGS = {
     "clock": "`global`: all times come from one clock; `local`: each node has its own",
     "drained": "whether the run ended with a fault-free drain that came to rest; null: nobody says",
     "genuine": "whether it claims that only the publisher and the destinations of a message take part",
+    "claims": "checks that the run claims beyond what its guarantees oblige it to: `total-topic`, `real-time`",
     "records": "`all` events, or only those of the application (`app`: no send, receive, drop)",
     "faults": "faults that fired, by kind",
     "totals": "counters of the whole run, also where `records` left the rows out",
     "options": "settings of the protocol",
 }
 
+_JOURNALS = f"""\
+## Journals of real processes
+
+A run of real processes may have `{JOURNALS}/` instead of `{EVENTS}/`: files `NAME.LIFE{JOURNAL_SUFFIX}` of JSON lines,
+one for each process and life. A line has the columns above without `run`, `node` (the file's NAME) and `seq` (its
+place); what is null is left out, and `info` is an object. A torn last line is no row.
+
+- The lives of a node are read in the order of their numbers. A life whose last line is neither `leave` nor the mark
+  `{{"kind": "{JOURNAL_END}", "time_ns": ...}}` ended in a crash, at the time of its last line. `{JOURNAL_END}` is for a
+  process that stops after the run, `leave` for a member that gives up its membership: who left owes nothing any more.
+- A later life begins with a `recover` row; if it does not, one is put there. `info.{INFO_STATE}` of the first line says
+  whether it had its state; lost, if nothing is said.
+- Without a `{MANIFEST}` the run is taken for one of brokers: guarantee `mixed`, scope `topic`, order scope as the first
+  lines say in `info.{INFO_ORDER_SCOPE}` (`session` if none does), clock `global` if `info.{INFO_BOOT}` is the same in
+  all first lines, nothing known of a drain. The verdict says so.
+
+"""
+
 
 def trace_format_page() -> str:
     """The page, complete. Fails on a kind or a field that nobody has described."""
-    return "\n".join([*_introduction(), *_columns(), *_kinds(), *_manifest(), *_guarantees(), *_foreign()]) + "\n"
+    return (
+        "\n".join(
+            [
+                *_introduction(),
+                *_columns(),
+                *_kinds(),
+                *_manifest(),
+                *_guarantees(),
+                *_JOURNALS.splitlines(),
+                *_foreign(),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _introduction() -> list[str]:
@@ -75,7 +122,13 @@ def _kinds() -> list[str]:
         f"Any row may carry `info.{INFO_DIGEST}`, a digest of the node's replica at that point; "
         "the last one of every live node is compared."
     )
-    return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", digest, ""]
+    brokers = (
+        "In a tree of brokers, `join` and `repair_end` rows of a broker carry `info.parent` (empty for the root), and "
+        "`repair_end` also `rounds`, `role`, `term` and `election_ms`; a further `repair_end` with `info.phase` "
+        "`synchronised` says that its topics are complete again. `subscribe` and `repair_end` rows of a client carry "
+        "`info.broker`, its edge broker. `repair_start` says in `info.lost` who was lost."
+    )
+    return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", digest, "", brokers, ""]
 
 
 def _manifest() -> list[str]:

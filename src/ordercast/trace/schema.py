@@ -4,6 +4,10 @@ FORMAT = 1
 
 MANIFEST = "run.json"
 EVENTS = "events"
+JOURNALS = "journals"
+JOURNAL_SUFFIX = ".jsonl"
+JOURNAL_END = "end"
+"""The last line of a process that ended in good order. It is no event, and readers drop it."""
 
 KINDS = (
     "publish",
@@ -54,5 +58,8 @@ OBLIGES = {
 INFO_STATE = "state"
 STATE_KEPT = "kept"
 STATE_LOST = "lost"
+# On the first row of a journal: what tells whether two processes read one clock, and the order scope of the broker.
+INFO_BOOT = "boot"
+INFO_ORDER_SCOPE = "order_scope"
 # On any row: a digest of the node's replica at that point; the last one of each live node is compared.
 INFO_DIGEST = "digest"

@@ -40,6 +40,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """What the run claims: a guarantee's name, or `mixed`."""
     scope: str = "global"
     """Of causal order: `topic` or `global`."""
+    order_scope: str = "session"
+    """Of program order: all that one publisher published (`session`), or only what shares a key (`key`)."""
     seed: int = 0
     scenario: str = ""
     nodes: list[str] = []
@@ -52,6 +54,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Whether the run ended with a fault-free drain that came to rest. None: nobody says."""
     genuine: bool = False
     """Whether it claims that only the publisher and the destinations of a message take part."""
+    claims: list[str] = []
+    """Checks that the run claims beyond what its guarantees oblige it to, such as `total-topic`."""
     records: str = "all"
     """`all` events, or only those of the application (`app`: no send, receive, drop)."""
     faults: dict[str, int] = {}

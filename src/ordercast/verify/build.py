@@ -9,21 +9,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ordercast.trace.store import TraceError
 from ordercast.verify import obligations
 from ordercast.verify.arrow import taken
-from ordercast.verify.columns import About, Arrays, Columns, Digest, Names
+from ordercast.verify.columns import BIT, About, Arrays, Columns, Digest, Names
 from ordercast.verify.duties import Duties, duties_of
-from ordercast.verify.kernels.happened import prune, publications, readers, split_logs
 from ordercast.verify.kernels.integrity import overtaken, repeated
 from ordercast.verify.kernels.realize import publish_order
-from ordercast.verify.members import settle_members
+from ordercast.verify.members import settle_members, times_of
+from ordercast.verify.order import happened_before, scopes_of
 from ordercast.verify.rows import KIND, Rows, digests, lost_state, sorted_rows
+from ordercast.verify.verdict import ASSUMED
 
 if TYPE_CHECKING:
     from ordercast.verify.kernels.jit import Flags, Ints, Offsets
     from ordercast.verify.load import Trace
+    from ordercast.verify.order import Scopes
 
+NO_TIME = np.iinfo(np.int64).max
 # Kinds of breach in Arrays.odd.
 INVENTED, REPUBLISHED, DUPLICATE, EARLY, NOT_FOR_IT = range(5)
 
@@ -52,8 +54,10 @@ class Logs:
     names: pa.Array[Any]
 
 
-def prepare(trace: Trace, *, checks: list[str] | None = None, scope: str | None = None) -> Columns:
-    """Everything the checks need to know of `trace`; `checks` and `scope` are what the caller asked for, if it did."""
+def prepare(
+    trace: Trace, *, checks: list[str] | None = None, scope: str | None = None, order_scope: str | None = None
+) -> Columns:
+    """Everything the checks need to know of `trace`; checks and scopes are what the caller asked for, if it did."""
     manifest = trace.manifest
     groups = manifest.groups if manifest else None
     named = set(manifest.nodes) if manifest else set()
@@ -61,11 +65,9 @@ def prepare(trace: Trace, *, checks: list[str] | None = None, scope: str | None 
     lives = _lives(rows)
     logs = _logs(rows, lives)
     duties = duties_of(trace, rows, logs.publication, checks)
-    scope = scope or (manifest.scope if manifest else "global")
-    if scope not in ("topic", "global"):
-        raise TraceError(f"{trace.path}: unknown scope {scope!r} (topic or global)")
+    scopes = scopes_of(manifest, trace.path, scope, order_scope)
     pub = np.searchsorted(lives.entry_off, logs.publication, side="right").astype(np.int32) - np.int32(1)
-    order = _happened_before(logs, duties, scope)
+    order = happened_before(logs.ev, logs.off, duties, scopes)
     owed, member_nodes = settle_members(trace, rows, lives, logs, duties, pub)
     odd = np.concatenate((logs.odd, _not_for_it(owed, logs, lives, rows)))
     outsiders, sends = _outsiders(rows, logs, duties, member_nodes, lives.node[pub] if pub.size else pub)
@@ -84,11 +86,12 @@ def prepare(trace: Trace, *, checks: list[str] | None = None, scope: str | None 
         key_topic=duties.key_topic,
         missed_off=owed.missed_off,
         missed=owed.missed,
+        **_moments(trace, rows, logs, duties),
         odd=odd,
         outsiders=outsiders,
         **order.arrays,
     )
-    about = _about(trace, rows, duties, scope)
+    about = _about(trace, rows, duties, scopes)
     about.live_rows = order.live
     about.sends_recorded = sends
     about.digests = _last_digests(rows, lives)
@@ -97,18 +100,20 @@ def prepare(trace: Trace, *, checks: list[str] | None = None, scope: str | None 
     return Columns(about, arrays, Names(logs.names, nodes, pa.array(duties.topics, pa.string()), duties.key_names))
 
 
-def _about(trace: Trace, rows: Rows, duties: Duties, scope: str) -> About:
+def _about(trace: Trace, rows: Rows, duties: Duties, scopes: Scopes) -> About:
     manifest = trace.manifest
     return About(
         run=trace.run,
         path=trace.path,
         protocol=manifest.protocol if manifest else "foreign trace",
         guarantee=manifest.guarantee if manifest else "mixed",
-        scope=scope,
+        scope=scopes.causal,
+        order_scope=scopes.order,
         checks=duties.checks,
         claimed=duties.claimed,
         holes=rows.holes,
         drained=manifest is None or manifest.drained is not False,
+        one_clock=manifest is not None and manifest.clock == "global",
         facts=_facts(trace, rows, duties.topic.size),
     )
 
@@ -183,21 +188,21 @@ def _not_for_it(owed: obligations.Owed, logs: Logs, lives: Lives, rows: Rows) ->
     return _odd(NOT_FOR_IT, logs.entry[where], logs.ev[where], lives, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    arrays: dict[str, Any]
-    live: int
-
-
-def _happened_before(logs: Logs, duties: Duties, scope: str) -> _Order:
-    log, log_off = logs.ev, logs.off
-    if scope == "topic":
-        log, log_off = split_logs(logs.ev, logs.off, duties.topic, len(duties.topics))
-    chain, at, prev, begin = publications(log, log_off, logs.publication.size)
-    edge_off, edges = prune(log, chain, at, begin, log_off.size - 1)
-    refs, live = readers(prev, edge_off, edges)
-    arrays = {"log": log, "log_off": log_off, "chain": chain, "at": at, "prev": prev}
-    return _Order(arrays | {"edge_off": edge_off, "edges": edges, "refs": refs}, live)
+def _moments(trace: Trace, rows: Rows, logs: Logs, duties: Duties) -> dict[str, Any]:
+    """When each message was published and first delivered, where that matters and all nodes share a clock."""
+    shared = trace.manifest is not None and trace.manifest.clock == "global"
+    if not shared or not (duties.obliges & BIT["real-time"]).any():
+        nothing = np.empty(0, np.int64)
+        return {"published_ns": nothing, "first_ns": nothing, "first_by": nothing.astype(np.int32)}
+    delivers = np.flatnonzero(logs.ev >= 0)
+    time_ns = times_of(rows, logs.entry[delivers], missing=NO_TIME)
+    order = np.argsort(time_ns, kind="stable")
+    messages, first = np.unique(logs.ev[delivers][order], return_index=True)
+    first_ns = np.full(logs.publication.size, NO_TIME, np.int64)
+    first_ns[messages] = time_ns[order][first]
+    first_by = np.full(logs.publication.size, -1, np.int32)
+    first_by[messages] = np.searchsorted(logs.off, delivers[order][first], side="right") - 1
+    return {"published_ns": times_of(rows, logs.publication), "first_ns": first_ns, "first_by": first_by}
 
 
 def _outsiders(
@@ -234,6 +239,7 @@ def _last_digests(rows: Rows, lives: Lives) -> list[Digest]:
 def _facts(trace: Trace, rows: Rows, messages: int) -> dict[str, int | str]:
     waited = overtaken(rows.kind, rows.msg, rows.off, len(rows.msg_names), KIND["receive"], KIND["deliver"])
     return {
+        **({ASSUMED: trace.assumed} if trace.assumed else {}),
         "events": rows.seq.size,
         "nodes": len(rows.nodes),
         "messages": messages,

@@ -43,11 +43,14 @@ class About(msgspec.Struct, kw_only=True):
     protocol: str
     guarantee: str
     scope: str
+    order_scope: str = "session"
     checks: list[str]
     claimed: list[str]
     holes: str
     """What is missing from the trace, in words; empty if nothing is."""
     drained: bool
+    one_clock: bool = False
+    """Whether times of different nodes may be compared."""
     facts: dict[str, int | str]
     live_rows: int = 0
     """The most rows that the causal kernel needs at once."""
@@ -96,14 +99,22 @@ class Arrays:
     """Of each message: the log it was published in."""
     at: Offsets
     """Of each message: where in `log`."""
+    line_off: Offsets
+    lines: Ints
+    """Of each message: the lines of program order it stands in, one per publisher, or one per publisher and key."""
     prev: Ints
     edge_off: Offsets
     edges: Ints
     refs: Ints
+    """Happened-before as rows of the causal kernel: one per message, or two where the order scope is `key`."""
 
     missed_off: Offsets
     missed: Ints
     """Per receiver, dead or alive: messages it was a confirmed subscriber for and never delivered."""
+    published_ns: Offsets
+    first_ns: Offsets
+    first_by: Ints
+    """Of each message: when it was published, when and by whom first delivered; empty if no check asks."""
     odd: Ints
     """Breaches of integrity, one a row: kind, message, receiver, seq, and the seq before where there is one."""
     outsiders: Ints

@@ -12,7 +12,7 @@ from ordercast.trace.schema import OBLIGES
 from ordercast.trace.store import TraceError
 from ordercast.verify.arrow import coded, list_lengths, taken, whole
 from ordercast.verify.columns import BIT
-from ordercast.verify.verdict import CHECKS
+from ordercast.verify.verdict import ABOUT_TOTALS, CHECKS
 
 if TYPE_CHECKING:
     from ordercast.trace.store import Manifest
@@ -59,6 +59,7 @@ def duties_of(trace: Trace, rows: Rows, publication: Offsets, asked: list[str] |
     audience = topic.copy()
     audience[addressed] = len(topics) + np.arange(addressed.size)
     obliges = _obliges(trace, table, topic == len(topics), addressed, asked)
+    obliges = _with_claims(obliges, topic == len(topics), [*(asked or ()), *_claimed(trace)])
     key_off, keys, key_topic, key_names = _keys(table, topic, len(topics))
     checks = [check for check in CHECKS if not asked or check in asked]
     return Duties(
@@ -85,9 +86,9 @@ def _claims(check: str, manifest: Manifest | None, obliges: np.ndarray[Any, Any]
         return True
     if manifest is None:
         return False
-    if check == "genuine":
-        return manifest.genuine
-    return check in OBLIGES.get(manifest.guarantee, ())
+    if check == "genuine" and manifest.genuine:
+        return True
+    return check in manifest.claims or check in OBLIGES.get(manifest.guarantee, ())
 
 
 def _topics(trace: Trace, rows: Rows, published: pa.Table) -> tuple[list[str], Ints]:
@@ -134,6 +135,26 @@ def _obliges(
     total = topicless & ((bits & BIT["total"]) != 0)
     bits[total] = (bits[total] & ~BIT["total"]) | BIT["prefix"] | BIT["acyclic"]
     return bits.astype(np.uint16)
+
+
+def _claimed(trace: Trace) -> list[str]:
+    claims = trace.manifest.claims if trace.manifest else []
+    for check in claims:
+        if check not in CHECKS:
+            raise TraceError(
+                f"{trace.path}: the manifest claims an unknown check {check!r} (one of {', '.join(CHECKS)})"
+            )
+    return claims
+
+
+def _with_claims(
+    bits: np.ndarray[Any, np.dtype[np.uint16]], topicless: np.ndarray[Any, Any], claims: list[str]
+) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    """What was claimed or asked for about all totals of a topic, put on each total message that has a topic."""
+    about_totals = _bits([check for check in ABOUT_TOTALS if check in claims])
+    bits[(bits & BIT["total"]) != 0] |= about_totals
+    bits[topicless] &= ~_bits(ABOUT_TOTALS)
+    return bits
 
 
 def _bits(checks: tuple[str, ...] | list[str]) -> np.uint16:

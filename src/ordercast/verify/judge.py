@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ordercast.verify.build import prepare
 from ordercast.verify.load import Trace, load, normalised, split_runs
 from ordercast.verify.tasks import BLOCK, Partial, merge, plan, run_task
-from ordercast.verify.verdict import CHECKS, FAIL, NOT_APPLICABLE, PASS, UNKNOWN, CheckResult, Verdict
+from ordercast.verify.verdict import CHECKS, FAIL, NOT_APPLICABLE, ON_CLAIM, PASS, UNKNOWN, CheckResult, Verdict
 from ordercast.verify.witness import witnesses as stories_of
 
 if TYPE_CHECKING:
@@ -23,11 +23,18 @@ WITNESSES = 5
 
 
 def judge_path(
-    path: Path | str, *, checks: list[str] | None = None, scope: str | None = None, witnesses: int = WITNESSES
+    path: Path | str,
+    *,
+    checks: list[str] | None = None,
+    scope: str | None = None,
+    order_scope: str | None = None,
+    witnesses: int = WITNESSES,
 ) -> list[Verdict]:
     """A verdict for every run in `path`: a run directory, a directory of them, or an event file."""
     traces = load(Path(path))
-    return [judge_trace(trace, checks=checks, scope=scope, witnesses=witnesses) for trace in traces]
+    return [
+        judge_trace(trace, checks=checks, scope=scope, order_scope=order_scope, witnesses=witnesses) for trace in traces
+    ]
 
 
 def judge_table(
@@ -36,13 +43,16 @@ def judge_table(
     *,
     checks: list[str] | None = None,
     scope: str | None = None,
+    order_scope: str | None = None,
     witnesses: int = WITNESSES,
     name: str = "table",
 ) -> list[Verdict]:
     """A verdict for every run in an Arrow table of events; `name` stands for its path."""
     whole = normalised(table, name)
     traces = [Trace(name, manifest.run_id, manifest, whole)] if manifest else split_runs(whole, Path(name))
-    return [judge_trace(trace, checks=checks, scope=scope, witnesses=witnesses) for trace in traces]
+    return [
+        judge_trace(trace, checks=checks, scope=scope, order_scope=order_scope, witnesses=witnesses) for trace in traces
+    ]
 
 
 def judge_trace(
@@ -50,11 +60,12 @@ def judge_trace(
     *,
     checks: list[str] | None = None,
     scope: str | None = None,
+    order_scope: str | None = None,
     witnesses: int = WITNESSES,
     block: int = BLOCK,
 ) -> Verdict:
     """The verdict on one run. It does not depend on `block`, how many receivers or keys one task takes."""
-    columns = prepare(trace, checks=checks, scope=scope)
+    columns = prepare(trace, checks=checks, scope=scope, order_scope=order_scope)
     partials = [run_task(columns, task, cap=witnesses) for task in plan(columns, block=block)]
     return conclude(columns, partials, witnesses=witnesses)
 
@@ -71,6 +82,7 @@ def conclude(columns: Columns, partials: list[Partial], *, witnesses: int = WITN
         protocol=about.protocol,
         guarantee=about.guarantee,
         scope=about.scope,
+        order_scope=about.order_scope,
         results=results,
         facts=about.facts,
         reason="" if judged else _why_nothing(columns, results),
@@ -91,7 +103,7 @@ def _result(columns: Columns, check: str, found: Partial) -> CheckResult:
 def _undecided(columns: Columns, check: str, found: Partial) -> tuple[str, str] | None:
     """Why `check` cannot be decided or has nothing to decide, as (verdict, reason); None if it can and has."""
     about = columns.about
-    if check == "genuine" and check not in about.claimed:
+    if check in ON_CLAIM and check not in about.claimed:
         return NOT_APPLICABLE, "the run does not claim it, and nobody asked"
     if about.holes and not (check == "integrity" and found.violations):
         return UNKNOWN, about.holes
@@ -99,6 +111,8 @@ def _undecided(columns: Columns, check: str, found: Partial) -> tuple[str, str] 
         return NOT_APPLICABLE, "no two live nodes recorded a digest of the same state"
     if check in ("agreement", "convergence") and not about.drained:
         return UNKNOWN, "the run did not end with a drain: what is missing may still have been on its way"
+    if check == "real-time" and not about.one_clock and columns.arrays.held(check).any():
+        return UNKNOWN, "the nodes' clocks cannot be compared: the run does not say that they are one"
     if check == "genuine" and not about.sends_recorded:
         return UNKNOWN, "the run recorded no send or receive of any message"
     if not found.violations and not found.deliveries and check != "convergence":

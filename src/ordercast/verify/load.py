@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ordercast.trace.schema import KINDS, MANIFEST
-from ordercast.trace.store import TraceError, event_files, is_run, read_manifest
+from ordercast.trace.collect import describe_run, has_journals, journal_tables
+from ordercast.trace.schema import JOURNALS, KINDS, MANIFEST
+from ordercast.trace.store import TraceError, event_files, is_run
 from ordercast.verify.arrow import coded, first_line, first_null, taken, where_equal
 from ordercast.verify.foreign import read_csv, read_json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from ordercast.trace.store import Manifest
@@ -39,21 +40,24 @@ class Trace:
     run: str
     manifest: Manifest | None
     table: pa.Table
+    assumed: str = ""
+    """What the trace does not say of itself and was taken for granted, in words."""
 
 
 def find_runs(path: Path) -> list[Path]:
     """The run directories and event files that `path` stands for; at least one."""
     if path.is_file():
         return [path]
-    if is_run(path):
+    if is_run(path) or has_journals(path):
         return [path]
     if not path.is_dir():
         raise TraceError(f"{path}: no such file or directory")
-    inside = (manifest.parent for manifest in path.rglob(MANIFEST))
+    inside = {manifest.parent for manifest in path.rglob(MANIFEST)}
+    inside |= {journals.parent for journals in path.rglob(JOURNALS) if has_journals(journals.parent)}
     # What starts with a dot is a run that somebody is still writing.
     found = sorted(run for run in inside if not any(part.startswith(".") for part in run.relative_to(path).parts))
     if not found:
-        raise TraceError(f"{path}: no run in this directory (a run has a {MANIFEST})")
+        raise TraceError(f"{path}: no run in this directory (a run has a {MANIFEST}, or {JOURNALS}/)")
     return found
 
 
@@ -66,7 +70,11 @@ def load(path: Path) -> Iterator[Trace]:
 def load_run(path: Path) -> Iterator[Trace]:
     """The run in one directory, or the runs in one event file."""
     if path.is_dir():
-        manifest = read_manifest(path)
+        manifest, assumed = describe_run(path)
+        if has_journals(path):
+            parts = (_checked(part, path / JOURNALS) for part in journal_tables(path, manifest.run_id))
+            yield Trace(str(path), manifest.run_id, manifest, _joined(parts), assumed)
+            return
         # The manifest has the run's name, and dates matter only where all nodes read one clock.
         without = {"run"} if manifest.clock == "global" else {"run", "time_ns"}
         parts = (_checked(_read_parquet(file, without), file) for file in event_files(path))
@@ -76,6 +84,11 @@ def load_run(path: Path) -> Iterator[Trace]:
     if reader is None:
         raise TraceError(f"{path}: not a trace (expected a run directory, .parquet, .jsonl, .ndjson, .json or .csv)")
     yield from split_runs(_checked(reader(path), path), path)
+
+
+def _joined(parts: Iterable[pa.Table]) -> pa.Table:
+    """Parts whose words are numbered each for itself, as one table whose words are numbered once."""
+    return pa.concat_tables(parts).unify_dictionaries()
 
 
 def split_runs(table: pa.Table, path: Path) -> Iterator[Trace]:

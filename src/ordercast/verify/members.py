@@ -41,7 +41,7 @@ def settle_members(
         place=place,
         audience=duties.audience,
         audiences=duties.audiences,
-        time_ns=_times(rows, logs.publication) if has_clock else None,
+        time_ns=times_of(rows, logs.publication) if has_clock else None,
         own_implied=trace.manifest is None and not _delivers_own(logs, pub),
     )
     owed = settle(messages, (receiver, audience), intervals + later)
@@ -54,8 +54,9 @@ def _nobody() -> tuple[Ints, Ints]:
     return np.empty(0, np.int32), np.empty(0, np.int32)
 
 
-def _times(rows: Rows, entries: Offsets) -> Offsets:
-    times = rows.table.column("time_ns").combine_chunks().fill_null(0)
+def times_of(rows: Rows, entries: Offsets, *, missing: int = 0) -> Offsets:
+    """The times of rows; `missing` where one has none."""
+    times = rows.table.column("time_ns").combine_chunks().fill_null(missing)
     return np.asarray(times, dtype=np.int64)[rows.origin[entries]]
 
 
@@ -88,7 +89,7 @@ def _by_deliveries(logs: Logs, lives: Lives, rows: Rows, duties: Duties) -> tupl
 
 def _began(rows: Rows, lives: Lives, receiver: int) -> int:
     """When a later life began: the time of its recover row."""
-    return int(_times(rows, lives.entry_off[receiver : receiver + 1])[0])
+    return int(times_of(rows, lives.entry_off[receiver : receiver + 1])[0])
 
 
 def _by_rows(

@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 
 from ordercast.verify.build import INVENTED
-from ordercast.verify.kernels import acyclic, causal, fifo, prefix
+from ordercast.verify.kernels import acyclic, causal, fifo, prefix, real_time
 from ordercast.verify.keys import hot_keys, judge_keys
+from ordercast.verify.verdict import ABOUT_TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ BLOCK = 128
 """Receivers per causal task: their rows then stay in the cache of one core."""
 
 
-_PER_MESSAGE = {"agreement", "fifo", "causal", "optimistic-causal", "total", "prefix", "acyclic"}
+_PER_MESSAGE = {"agreement", "fifo", "causal", "optimistic-causal", "total", "prefix", "acyclic", *ABOUT_TOTALS}
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -125,6 +126,7 @@ def _partial(check: str, deliveries: int, found: list[Ints], cap: int) -> Partia
 
 def _causal(columns: Columns, task: Task, cap: int) -> Partial:
     arrays = columns.arrays
+    rows = 2 if columns.about.order_scope == "key" else 1
     owed_off, owed = arrays.owed()
     start, column, position, deliveries = causal.positions(
         task.first,
@@ -138,7 +140,7 @@ def _causal(columns: Columns, task: Task, cap: int) -> Partial:
     )
     count, messages, receivers = causal.violations(
         task.last - task.first,
-        start,
+        np.repeat(start, rows)[: rows * arrays.messages + 1],  # Of two rows, the second is the message.
         column,
         position,
         arrays.prev,
@@ -148,7 +150,7 @@ def _causal(columns: Columns, task: Task, cap: int) -> Partial:
         columns.about.live_rows,
         cap,
     )
-    findings = sorted((int(m), task.first + int(c)) for m, c in zip(messages, receivers, strict=True))
+    findings = sorted((int(m) // rows, task.first + int(c)) for m, c in zip(messages, receivers, strict=True))
     return Partial(task.check, int(deliveries), int(count), list(findings))
 
 
@@ -162,8 +164,9 @@ def _fifo(arrays: Arrays, task: Task) -> tuple[int, list[Ints]]:
         owed_off,
         owed,
         arrays.held("fifo"),
-        arrays.chain,
-        arrays.log_off.size - 1,
+        arrays.line_off,
+        arrays.lines,
+        int(arrays.lines.max(initial=-1)) + 1,
     )
     return deliveries, found
 
@@ -193,6 +196,39 @@ def _acyclic(columns: Columns) -> tuple[int, list[Ints]]:
         return queue.size, [np.empty(0, np.int32)] * 2
     stuck = np.flatnonzero(rank < 0).astype(np.int32)
     return queue.size, [stuck, np.zeros_like(stuck)]
+
+
+def queues_by_topic(arrays: Arrays, check: str) -> tuple[Ints, Offsets, Ints]:
+    """What was delivered of the messages held to `check`, a queue per receiver and topic; and the receiver of each."""
+    queue, queue_off, _, _ = queues_of(arrays, check)
+    receiver = np.repeat(np.arange(arrays.receivers), np.diff(queue_off))
+    pair = receiver * (int(arrays.topic.max(initial=0)) + 1) + arrays.topic[queue]
+    order = np.argsort(pair, kind="stable")
+    _, begins = np.unique(pair[order], return_index=True)
+    owners = receiver[order][begins].astype(np.int32)
+    return queue[order], np.append(begins, queue.size).astype(np.int64), owners
+
+
+def _total_topic(columns: Columns) -> tuple[int, list[Ints]]:
+    """Per topic, one order that the delivery orders of all receivers fit into; as for `acyclic`, what has no place."""
+    queue, queue_off, _ = queues_by_topic(columns.arrays, "total-topic")
+    rank = acyclic.ranks(queue, queue_off, columns.arrays.messages, np.zeros_like(queue_off), np.empty(0, np.int32))
+    if acyclic.rises(queue, queue_off, rank):
+        return queue.size, [np.empty(0, np.int32)] * 2
+    stuck = np.flatnonzero(rank < 0).astype(np.int32)
+    return queue.size, [stuck, np.zeros_like(stuck)]
+
+
+def _real_time(columns: Columns) -> tuple[int, list[Ints]]:
+    arrays = columns.arrays
+    if not columns.about.one_clock:
+        return 0, [np.empty(0, np.int32)] * 3
+    topics = int(arrays.topic.max(initial=0)) + 1
+    deliveries, *found = real_time.violations(
+        arrays.ev, arrays.off, *arrays.owed(), arrays.held("real-time"), arrays.topic, topics,
+        arrays.published_ns, arrays.first_ns,
+    )  # fmt: skip
+    return deliveries, found
 
 
 def _prefix(columns: Columns) -> tuple[int, list[Ints]]:
@@ -238,4 +274,6 @@ _WHOLE: dict[str, Callable[[Columns], tuple[int, list[Ints]]]] = {
     "acyclic": _acyclic,
     "convergence": _convergence,
     "genuine": _genuine,
+    "total-topic": _total_topic,
+    "real-time": _real_time,
 }

@@ -15,12 +15,21 @@ CHECKS: tuple[str, ...] = (
     "acyclic",
     "convergence",
     "genuine",
+    "total-topic",
+    "real-time",
 )
+ABOUT_TOTALS: tuple[str, ...] = ("total-topic", "real-time")
+"""Checks on the total messages of a topic, whatever their keys."""
+ON_CLAIM: tuple[str, ...] = ("genuine", *ABOUT_TOTALS)
+"""Checks that no guarantee implies: for runs that claim them and callers that ask."""
 
 PASS = "pass"  # noqa: S105 - a verdict, not a password
 FAIL = "fail"
 UNKNOWN = "unknown"
 NOT_APPLICABLE = "not applicable"
+
+ASSUMED = "assumed"
+"""The fact that says what a trace left unsaid and the judge took for granted."""
 
 HELD, VIOLATED, UNDECIDED = 0, 1, 4
 
@@ -59,6 +68,7 @@ class Verdict(msgspec.Struct):
     facts: dict[str, int | str]
     reason: str = ""
     """Why nothing could be judged, if so."""
+    order_scope: str = "session"
 
     def exit_code(self) -> int:
         """1 if a check failed, 4 if a claimed one is unknown or nothing could be judged, else 0."""

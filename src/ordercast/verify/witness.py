@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ordercast.verify.build import DUPLICATE, EARLY, INVENTED, REPUBLISHED
-from ordercast.verify.kernels import acyclic, happened, total
+from ordercast.verify.kernels import acyclic, happened, lines, total
+from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.jit import NEVER
 from ordercast.verify.keys import hot_keys
-from ordercast.verify.tasks import queues_of
+from ordercast.verify.tasks import queues_by_topic, queues_of
 from ordercast.verify.verdict import Witness
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ _STARTS = 1000
 def witnesses(columns: Columns, check: str, findings: list[tuple[int, ...]]) -> list[Witness]:
     """The findings of one check as stories."""
     teller = _Teller(columns)
+    if not findings:
+        return []
     if check == "acyclic":  # Its findings are the messages that no order can place; one cycle explains them.
-        return [teller.cycle(check, *queues_of(columns.arrays, check)[:2])] if findings else []
+        return [teller.cycle(check, *queues_of(columns.arrays, check)[:2])]
+    if check == "total-topic":
+        return [teller.cycle(check, *queues_by_topic(columns.arrays, check))]
     tell: dict[str, Callable[..., Witness]] = {
         "integrity": teller.integrity,
         "agreement": teller.agreement,
@@ -39,6 +44,7 @@ def witnesses(columns: Columns, check: str, findings: list[tuple[int, ...]]) -> 
         "prefix": teller.prefix,
         "convergence": teller.convergence,
         "genuine": teller.genuine,
+        "real-time": teller.real_time,
     }
     return [tell[check](*finding) for finding in findings]
 
@@ -127,9 +133,7 @@ class _Teller:
         if check == "causal" and arrays.alive[receiver]:
             position[arrays.missed[arrays.missed_off[receiver] : arrays.missed_off[receiver + 1]]] = NEVER
         position[~held] = -1
-        chain = happened.shortest_chain(
-            arrays.log, arrays.log_off, arrays.chain, arrays.at, m, position, int(position[m])
-        )
+        chain = self._chain(m, position)
         names = [self.message(int(link)) for link in chain]
         node = self.node(receiver)
         story = [
@@ -139,13 +143,28 @@ class _Teller:
         story += [self._arrow(int(a), int(b)) for a, b in pairwise(chain)]
         return Witness(check, node, names, story)
 
+    def _chain(self, m: int, position: Ints) -> Ints:
+        """The fewest messages m1 -> ... -> m such that m1 is delivered after m, or never."""
+        arrays = self.arrays
+        logs = arrays.log, arrays.log_off, arrays.chain, arrays.at
+        if self.columns.about.order_scope == "session":
+            return happened.shortest_chain(*logs, m, position, int(position[m]))
+        member_off, entries = group(arrays.lines, int(arrays.lines.max()) + 1)
+        members = np.searchsorted(arrays.line_off, entries, side="right") - 1
+        by_line = arrays.line_off, arrays.lines, member_off, members
+        return lines.shortest_chain_by_line(*logs, *by_line, m, position, int(position[m]))
+
     def _arrow(self, earlier: int, later: int) -> str:
         """Why `earlier` happened before `later`: its publisher had published or delivered it."""
         publisher = int(self.arrays.pub[later])
         then = f"and then published {self.message(later)} (seq {self.arrays.pub_seq[later]})"
-        if self.arrays.pub[earlier] == publisher:
+        if self.arrays.pub[earlier] == publisher and self._share_a_line(earlier, later):
             return f"{self.published(earlier)} {then}"
         return f"{self.node(publisher)} {self.delivery(publisher, earlier)} {then}"
+
+    def _share_a_line(self, earlier: int, later: int) -> bool:
+        off, of = self.arrays.line_off, self.arrays.lines
+        return bool(np.isin(of[off[earlier] : off[earlier + 1]], of[off[later] : off[later + 1]]).any())
 
     def total(self, m: int, receiver: int, key: int, kind: int, sync: int, other: int) -> Witness:
         if kind == total.CYCLE:
@@ -172,8 +191,8 @@ class _Teller:
         counts = np.bincount(receiver[synchronises], minlength=arrays.receivers)
         return message[synchronises], np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
 
-    def cycle(self, check: str, queue: Ints, queue_off: Offsets) -> Witness:
-        """The cycle with the fewest receivers."""
+    def cycle(self, check: str, queue: Ints, queue_off: Offsets, owners: Ints | None = None) -> Witness:
+        """The cycle with the fewest queues; `owners` are their receivers, if it is not one each."""
         no_debts = np.zeros_like(queue_off), np.empty(0, np.int32)
         rank = acyclic.ranks(queue, queue_off, self.arrays.messages, *no_debts)
         index = acyclic.occurrences(queue, queue_off, self.arrays.messages)
@@ -186,7 +205,7 @@ class _Teller:
             if best is not None and best[0].size <= 2:
                 break
         assert best is not None, "a stuck message without a cycle"
-        messages, receivers = best
+        messages, receivers = best[0], best[1] if owners is None else owners[best[1]]
         story = []
         for i, receiver in enumerate(receivers):
             a, b = int(messages[i]), int(messages[(i + 1) % messages.size])
@@ -207,6 +226,17 @@ class _Teller:
     def _not_before(self, receiver: int, m: int) -> str:
         at = self.delivered_at(receiver, m)
         return f"never {self.message(m)}" if at is None else f"{self.message(m)} only later (seq {at})"
+
+    def real_time(self, m: int, receiver: int, earlier: int) -> Witness:
+        first = int(self.arrays.first_by[earlier])
+        at_ns, published_ns = int(self.arrays.first_ns[earlier]), int(self.arrays.published_ns[m])
+        node = self.node(receiver)
+        story = [
+            f"{self.node(first)} {self.delivery(first, earlier)} at {at_ns} ns, before anybody else",
+            f"{self.published(m)} at {published_ns} ns, after that",
+            f"{node} {self.delivery(receiver, m)} but {self._late(receiver, earlier)}",
+        ]
+        return Witness("real-time", node, [self.message(earlier), self.message(m)], story)
 
     def convergence(self, different: int, reference: int) -> Witness:
         one, two = self.columns.about.digests[reference], self.columns.about.digests[different]

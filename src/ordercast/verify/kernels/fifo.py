@@ -9,12 +9,14 @@ from ordercast.verify.kernels.jit import Flags, Ints, Offsets, kernel
 
 @kernel
 def violations(
-    first: int, last: int, ev: Ints, off: Offsets, owed_off: Offsets, owed: Ints, held: Flags, chain: Ints, chains: int
-) -> tuple[int, Ints, Ints, Ints]:
+    first: int, last: int, ev: Ints, off: Offsets, owed_off: Offsets, owed: Ints, held: Flags, line_off: Offsets,
+    lines: Ints, count: int,
+) -> tuple[int, Ints, Ints, Ints]:  # fmt: skip
     """Deliveries looked at, and for each violating one: message, receiver, the earliest message that it overtook.
 
-    Each log is read backwards. Per publisher we keep the earliest message that is delivered further on or never: a
-    delivery violates iff its publisher has one with a lower number, for numbers grow along each publisher's own order.
+    Each log is read backwards. Per line (a publisher, or a publisher and a key) we keep the earliest message that is
+    delivered further on or never: a delivery violates iff one of its lines has one with a lower number, for numbers
+    grow along each line.
     """
     size = off[last] - off[first]
     found_message = np.empty(size, np.int32)
@@ -22,27 +24,32 @@ def violations(
     found_skipped = np.empty(size, np.int32)
     found = 0
     deliveries = 0
-    seen = np.full(chains, -1, np.int32)
-    earliest = np.zeros(chains, np.int32)
+    seen = np.full(count, -1, np.int32)
+    earliest = np.zeros(count, np.int32)
     for c in range(first, last):
         for i in range(owed_off[c], owed_off[c + 1]):
             m = owed[i]
-            g = chain[m]
-            if held[m] and (seen[g] != c or m < earliest[g]):
-                seen[g] = c
-                earliest[g] = m
+            for j in range(line_off[m], line_off[m + 1]):
+                g = lines[j]
+                if held[m] and (seen[g] != c or m < earliest[g]):
+                    seen[g] = c
+                    earliest[g] = m
         for i in range(off[c + 1] - 1, off[c] - 1, -1):
             m = ev[i]
             if m < 0 or not held[m]:
                 continue
             deliveries += 1
-            g = chain[m]
-            if seen[g] == c and earliest[g] < m:
+            overtook = m
+            for j in range(line_off[m], line_off[m + 1]):
+                g = lines[j]
+                if seen[g] == c and earliest[g] < m:
+                    overtook = min(overtook, earliest[g])
+                else:
+                    seen[g] = c
+                    earliest[g] = m
+            if overtook < m:
                 found_message[found] = m
                 found_receiver[found] = c
-                found_skipped[found] = earliest[g]
+                found_skipped[found] = overtook
                 found += 1
-            else:
-                seen[g] = c
-                earliest[g] = m
     return deliveries, found_message[:found].copy(), found_receiver[:found].copy(), found_skipped[:found].copy()

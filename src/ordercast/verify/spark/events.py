@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ordercast.trace.collect import describe_run, has_journals, journal_tables
 from ordercast.trace.schema import COLUMNS, EVENTS
 from ordercast.trace.store import EVENT_SCHEMA, Manifest, TraceError, event_files, read_manifest
 from ordercast.verify.load import REQUIRED, find_runs, load_run
@@ -40,7 +41,7 @@ class Source(msgspec.Struct):
     files: list[Path]
     """Event files of a run directory."""
     table: pa.Table | None = None
-    """The events themselves, where they came from a file that others wrote."""
+    """The events themselves, where they came from journals or from a file that others wrote."""
 
     @property
     def key(self) -> str:
@@ -97,6 +98,9 @@ def _sources_of(path: Path) -> list[Source]:
             Source(path, Manifest(run_id=trace.run, protocol="unstated", guarantee="unstated"), [], trace.table)
             for trace in load_run(path)
         ]
+    if has_journals(path):
+        manifest, _ = describe_run(path)
+        return [Source(path, manifest, [], pa.concat_tables(journal_tables(path, manifest.run_id)))]
     files = event_files(path)
     for file in files:
         _check_parquet(file)

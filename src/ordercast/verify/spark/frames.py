@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
 
+from ordercast.trace.schema import INFO_DIGEST
 from ordercast.verify.spark.run_metrics import QUANTILES
 
 # Ranks are off by at most one in a million: exact, and so the same every time, up to that many values, and bounded
@@ -121,10 +122,14 @@ def hold_back_summary(hold_backs: DataFrame) -> DataFrame:
 def repairs(events: DataFrame) -> DataFrame:
     """Time from a node's repair_start to its repair_end, per peer it repairs around.
 
-    Starting again before the end is the same repair. A crash of the node itself abandons what it had begun.
+    Starting again before the end is the same repair. A crash of the node itself abandons what it had begun. What
+    clients do when they lose their edge broker is no repair, but a failover.
     """
     history = Window.partitionBy("run", "node").orderBy("seq")
-    rows = events.where("kind in ('repair_start', 'repair_end', 'crash')").withColumn(
+    of_node = Window.partitionBy("run", "node")
+    told = events.where("kind in ('repair_start', 'repair_end', 'crash', 'subscribe')")
+    brokers = told.withColumn("edges", sql.count(names_an_edge()).over(of_node)).where("edges = 0")
+    rows = brokers.where(f"kind != 'subscribe' and (info.{INFO_DIGEST} is null or info.parent is not null)").withColumn(
         "life", sql.count_if(sql.col("kind") == "crash").over(history)
     )
     of_one_peer = Window.partitionBy("run", "node", "life", "peer").orderBy("seq")
@@ -142,6 +147,31 @@ def repairs(events: DataFrame) -> DataFrame:
         .where("end_ns is not null and start_ns is not null")
         .select("run", "node", "peer", (sql.col("end_ns") - sql.col("start_ns")).alias("repair_ns"))
     )
+
+
+def names_an_edge() -> Column:
+    """Not null on the rows by which a client tells its edge broker."""
+    return sql.coalesce(sql.col("info").getItem("broker"), sql.col("info").getItem("edge"))
+
+
+def told(events: DataFrame, limit: int) -> DataFrame:
+    """The rows that tell of places and repairs, the first `limit` of a run, and of each replica its last digest."""
+    in_time = Window.partitionBy("run").orderBy("time_ns", "node", "seq")
+    columns = "run", "node", "seq", "kind", "time_ns", "topic", "peer", "info"
+    placed = (
+        events.where(sql.col("kind").isin(*FAULT_KINDS, "join", "leave", "subscribe") & sql.col("time_ns").isNotNull())
+        .withColumn("rank", sql.row_number().over(in_time))
+        .where(sql.col("rank") <= limit)
+        .select(*columns)
+    )
+    of_replica = Window.partitionBy("run", "node", "topic").orderBy(sql.col("seq").desc())
+    digests = (
+        events.where(sql.col("info").getItem(INFO_DIGEST).isNotNull())
+        .withColumn("rank", sql.row_number().over(of_replica))
+        .where("rank = 1")
+        .select(*columns)
+    )
+    return placed.unionByName(digests).dropDuplicates(["run", "node", "seq"])
 
 
 def detections(events: DataFrame) -> DataFrame:

@@ -45,6 +45,7 @@ def verify_runs(
     *,
     checks: list[str] | None = None,
     scope: str | None = None,
+    order_scope: str | None = None,
     witnesses: int = WITNESSES,
     huge_rows: int = HUGE_ROWS,
     work: Path | None = None,
@@ -60,7 +61,7 @@ def verify_runs(
     judged: dict[Path, list[Verdict]] = {}
     problems: list[str] = []
     if small:
-        settings = {"checks": checks, "scope": scope, "witnesses": witnesses}
+        settings = {"checks": checks, "scope": scope, "order_scope": order_scope, "witnesses": witnesses}
         found = _on_spark(spark, "judging runs", [str(run) for run in small], _JudgeRun(settings))
         for run, (result, problem) in zip(small, found, strict=True):
             if problem is not None:
@@ -69,7 +70,7 @@ def verify_runs(
                 judged[run] = msgspec.json.decode(result, type=list[Verdict])
     for run in sorted(huge):
         try:
-            judged[run] = _judge_huge(spark, run, checks, scope, witnesses, work)
+            judged[run] = _judge_huge(spark, run, checks, scope, order_scope, witnesses, work)
         except TraceError as error:
             problems.append(str(error))
     if problems:
@@ -88,7 +89,13 @@ def _events_in(run: Path) -> int:
 
 
 def _judge_huge(
-    spark: SparkSession, run: Path, checks: list[str] | None, scope: str | None, witnesses: int, work: Path | None
+    spark: SparkSession,
+    run: Path,
+    checks: list[str] | None,
+    scope: str | None,
+    order_scope: str | None,
+    witnesses: int,
+    work: Path | None,
 ) -> list[Verdict]:
     """Prepare the columns once, here, and let tasks map them."""
     verdicts = []
@@ -98,7 +105,7 @@ def _judge_huge(
         except OSError as error:
             raise TraceError(f"{work or run.parent}: no room for the columns of {run}: {error.strerror}") from None
         try:
-            columns = prepare(trace, checks=checks, scope=scope)
+            columns = prepare(trace, checks=checks, scope=scope, order_scope=order_scope)
             del trace  # Its rows are the largest thing in memory, and the columns have all that matters of them.
             columns.save(directory)
             tasks = plan(columns, block=TASK_BLOCK)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ordercast.verify.spark import overlay
 from ordercast.verify.spark.events import Source, naming_unreadable_files, open_sources, read_events, source_key
 from ordercast.verify.spark.progress import run_action
 from ordercast.verify.spark.run_metrics import ALL, QUANTILES, Distribution, Mark, RunMetrics, Slice
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Distribution", "Mark", "RunMetrics", "Slice", "measure"]
 
 BUCKETS = 60
+TOLD = 20_000
+"""Rows about places and repairs that are looked at, of one run."""
 MARKS = 500
 """Fault events that a run's timeline carries at most."""
 
@@ -63,6 +66,7 @@ class _Measured(msgspec.Struct):
     detection: Row | None = None
     slices: list[Row] = []
     faults: list[Row] = []
+    told: list[Row] = []
 
 
 def measure(spark: SparkSession, paths: Sequence[Path]) -> list[RunMetrics]:
@@ -101,10 +105,14 @@ def _collect(spark: SparkSession, events: DataFrame) -> dict[str, _Measured]:
         run.latency[row["guarantee"]] = row["latency"]
     for run, row in rows_of(frames.hold_back_summary(frames.hold_backs(events))):
         run.held = row
-    for run, row in rows_of(frames.faults(events, MARKS).sort("run", "rank")):
-        run.faults.append(row)
-    for run, row in rows_of(frames.timeline(latencies, _spans(spark, found.values()), BUCKETS)):
-        run.slices.append(row)
+    lists = {
+        "faults": frames.faults(events, MARKS).sort("run", "rank"),
+        "told": frames.told(events, TOLD).sort("run", "node", "seq"),
+        "slices": frames.timeline(latencies, _spans(spark, found.values()), BUCKETS),
+    }
+    for name, frame in lists.items():
+        for run, row in rows_of(frame):
+            getattr(run, name).append(row)
     summaries = {
         "headers": frames.message_headers(events),
         "repair": frames.summary(frames.repairs(events), "repair_ns"),
@@ -139,6 +147,7 @@ def _metrics(source: Source, measured: _Measured) -> RunMetrics:
     _add_times(metrics, manifest, measured)
     _add_packets(metrics, manifest, measured)
     _add_hold_backs(metrics, manifest, measured)
+    _add_overlay(metrics, manifest, measured)
     metrics.repair_ms = _distribution(measured.repair, _MS)
     if metrics.repair_ms is None:
         metrics.missing["repair_ms"] = "the trace has no finished repair"
@@ -208,6 +217,26 @@ def _add_hold_backs(metrics: RunMetrics, manifest: Manifest, measured: _Measured
         _miss(metrics, _why_no_packets(manifest, "receive"), "hold_back_ms", "held_share")
     else:
         metrics.held_share = measured.held["waited"] / metrics.hold_back_ms.count
+
+
+def _add_overlay(metrics: RunMetrics, manifest: Manifest, measured: _Measured) -> None:
+    """Places, repairs and replicas. How long a repair took is one node's clock; when it began is everybody's."""
+    first_ns = measured.totals["first_ns"] if measured.totals is not None else None
+    told = [_told(row) for row in measured.told]
+    metrics.digests = overlay.digests_of(told)
+    if first_ns is None:
+        return
+    metrics.repairs = overlay.repairs_of(told, first_ns)
+    metrics.topology = overlay.topology_of(told, one_clock=manifest.clock == "global")
+    failovers = [repair.attached_ms for repair in metrics.repairs if repair.client and repair.attached_ms is not None]
+    metrics.failover_ms = overlay.spread_of(failovers)
+    if metrics.failover_ms is None and overlay.clients_of(told):
+        _miss(metrics, "the trace has no client that lost its edge broker and found another", "failover_ms")
+
+
+def _told(row: Row) -> overlay.Told:
+    info = dict(row["info"] or {})
+    return overlay.Told(row["node"], row["seq"], row["kind"], row["time_ns"], row["topic"], row["peer"], info)
 
 
 def _why_no_common_time(manifest: Manifest, totals: Row | None) -> str | None:

@@ -40,6 +40,48 @@ class Mark(msgspec.Struct, frozen=True):
     peer: str | None
 
 
+class Repair(msgspec.Struct):
+    """One repair of a broker that lost its parent, or failover of a client that lost its edge broker."""
+
+    node: str
+    client: bool
+    lost: str
+    start_s: float
+    """After the first event of the run."""
+    start_ns: int
+    attached_ms: float | None = None
+    """From the start until it had a parent (or was root) again; None: never."""
+    synchronised_ms: float | None = None
+    """Until its topics were complete again, where that is recorded."""
+    parent: str = ""
+    role: str = ""
+    term: str = ""
+    rounds: float | None = None
+    election_ms: float | None = None
+
+
+class Topology(msgspec.Struct):
+    """A tree of brokers before the first fault and at the end: broker to parent (empty for the root)."""
+
+    before: dict[str, str]
+    after: dict[str, str]
+    clients_before: dict[str, str] = {}
+    """Client to its edge broker."""
+    clients_after: dict[str, str] = {}
+    dead: list[str] = []
+    """Brokers that are down at the end."""
+    repaired: bool = False
+    """Whether there was any fault."""
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """The last digest of a replica's state; topic is empty for all of it."""
+
+    node: str
+    topic: str
+    digest: str
+
+
 class RunMetrics(msgspec.Struct, kw_only=True):
     """The metrics of one run. Times between nodes need one clock, packets need their rows; see `missing`."""
 
@@ -76,6 +118,11 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     held_share: float | None = None
     """Of the received messages, how many waited at all."""
     repair_ms: Distribution | None = None
+    failover_ms: Distribution | None = None
+    """From a client's loss of its edge broker until it is attached to another."""
+    repairs: list[Repair] = []
+    topology: Topology | None = None
+    digests: list[Digest] = []
     detection_ms: Distribution | None = None
     """From a crash to the first suspicion of the crashed node."""
     timeline: list[Slice] | None = None

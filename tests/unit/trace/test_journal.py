@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,13 +9,13 @@ import pytest
 
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Message
-from ordercast.net.collect import Life, collect
-from ordercast.net.journal import Journal, Row, read_journal
-from ordercast.net.logs import JsonLines
 from ordercast.protocols.flood import Data
 from ordercast.protocols.links import Ack
+from ordercast.pubsub.publications import Publication
+from ordercast.trace.collect import Life, collect
+from ordercast.trace.journal import Journal, Row, read_journal
 from ordercast.trace.schema import COLUMNS
-from ordercast.trace.store import Manifest, RunWriter, event_files
+from ordercast.trace.store import Manifest, RunWriter, TraceError, event_files
 
 MESSAGE = Message(Origin("n0"), 1, Topic("t"), b"abc", Guarantee.FIFO, ("k",), (NodeId("n1"),))
 
@@ -103,11 +101,32 @@ def test_the_collector_numbers_lives_in_a_row_and_adds_the_crash(tmp_path: Path)
     assert kinds == {"deliver": 3, "crash": 2}
 
 
-def test_a_log_record_is_one_line_of_json_with_its_facts() -> None:
-    record = logging.LogRecord("ordercast.net", logging.WARNING, __file__, 1, "closed", None, None)
-    record.facts = {"peer": "n1", "reason": "silent\nfor long"}
-    line = JsonLines().format(record)
-    assert "\n" not in line
-    read = json.loads(line)
-    assert (read["level"], read["event"], read["peer"]) == ("warning", "closed", "n1")
-    assert read["reason"] == "silent\nfor long"
+def test_a_batch_is_recorded_like_its_publications_one_by_one(tmp_path: Path) -> None:
+    made = [Publication(Origin("ann"), n, Topic("t"), b"abc", Guarantee.TOTAL, ("", "k")) for n in (1, 2)]
+    one, many = Journal(tmp_path / "one", packets=False), Journal(tmp_path / "many", packets=False)
+    for publication in made:
+        one.publish(1, publication)
+    for publication in made:
+        one.deliver(2, publication)
+    many.publish_many(1, made)
+    many.deliver_many(2, made)
+    one.close()
+    many.close()
+    assert (tmp_path / "many").read_bytes() == (tmp_path / "one").read_bytes()
+    first = next(read_journal(tmp_path / "many"))
+    assert first == Row("publish", 1, "ann/t#1", "t", ("", "k"), "total", payload_bytes=3)
+
+
+def test_the_first_row_tells_life_state_and_clock(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", packets=False)
+    journal.begin(1, life=0, info={"order_scope": "key"})
+    journal.begin(2, life=1, state="kept")
+    journal.close()
+    told = [(row.kind, {**(row.info or {}), "boot": ""}) for row in read_journal(tmp_path / "j")]
+    assert told == [("join", {"boot": "", "order_scope": "key"}), ("recover", {"boot": "", "state": "kept"})]
+
+
+def test_a_damaged_line_is_named_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "j").write_text('{"kind": "join", "time_ns": 1}\nnonsense\n{"kind": "leave", "time_ns": 2}\n')
+    with pytest.raises(TraceError, match="j:2: "):
+        list(read_journal(tmp_path / "j"))

@@ -1,0 +1,74 @@
+"""Happened-before between the messages of a run, as its scope and its order scope define it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ordercast.trace.store import TraceError
+from ordercast.verify.kernels.happened import prune, publications, readers, split_logs
+from ordercast.verify.kernels.lines import rows_by_line
+
+if TYPE_CHECKING:
+    from ordercast.trace.store import Manifest
+    from ordercast.verify.duties import Duties
+    from ordercast.verify.kernels.jit import Ints, Offsets
+
+SCOPES = ("topic", "global")
+ORDER_SCOPES = ("session", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """Along which logs causal order runs, and along which lines program order does."""
+
+    causal: str
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The arrays of columns.Arrays that are about order, and the most rows that the causal kernel needs at once."""
+
+    arrays: dict[str, Any]
+    live: int
+
+
+def scopes_of(manifest: Manifest | None, path: str, scope: str | None, order_scope: str | None) -> Scopes:
+    """What the caller asked for, or else what the run says; a foreign trace is judged by the strictest."""
+    causal = scope or (manifest.scope if manifest else "global")
+    order = order_scope or (manifest.order_scope if manifest else "session")
+    if causal not in SCOPES:
+        raise TraceError(f"{path}: unknown scope {causal!r} (topic or global)")
+    if order not in ORDER_SCOPES:
+        raise TraceError(f"{path}: unknown order_scope {order!r} (session or key)")
+    return Scopes(causal, order)
+
+
+def happened_before(ev: Ints, off: Offsets, duties: Duties, scopes: Scopes) -> Order:
+    """Cut the logs as the scope says, and find each message's predecessors."""
+    log, log_off = ev, off
+    if scopes.causal == "topic":
+        log, log_off = split_logs(ev, off, duties.topic, len(duties.topics))
+    chain, at, prev, begin = publications(log, log_off, duties.topic.size)
+    if scopes.order == "key":
+        line_off, lines = duties.key_off, _lines(chain, duties)
+        prev, edge_off, edges = rows_by_line(
+            log, log_off, chain, at, prev, begin, line_off, lines, int(lines.max(initial=-1)) + 1
+        )
+    else:
+        line_off, lines = np.arange(chain.size + 1), chain
+        edge_off, edges = prune(log, chain, at, begin, log_off.size - 1)
+    refs, live = readers(prev, edge_off, edges)
+    arrays = {"log": log, "log_off": log_off, "chain": chain, "at": at, "line_off": line_off, "lines": lines}
+    return Order(arrays | {"prev": prev, "edge_off": edge_off, "edges": edges, "refs": refs}, live)
+
+
+def _lines(chain: Ints, duties: Duties) -> Ints:
+    """Of each message: its publisher's log together with each of its keys. Keys belong to one topic each."""
+    publisher = np.repeat(chain, np.diff(duties.key_off)).astype(np.int64)
+    pairs = publisher * max(duties.key_topic.size, 1) + duties.keys
+    line: Ints = np.unique(pairs, return_inverse=True)[1].astype(np.int32)
+    return line
