@@ -16,9 +16,9 @@ from ordercast.net.channel import NEVER_MET
 from ordercast.net.frames import GreetingReader, greeting_frame
 from ordercast.net.handshake import Challenge, Identity, Welcome
 from ordercast.net.host import Host, NetPlace
-from ordercast.net.journal import Journal
 from ordercast.net.settings import NetSettings
 from ordercast.protocols import lookup
+from ordercast.trace.journal import Journal
 
 CLUSTER = "test"
 TOKEN = b"a secret"

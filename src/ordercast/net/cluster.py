@@ -17,7 +17,6 @@ import msgspec
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.collect import Life, collect
 from ordercast.net.plan import Plan
 from ordercast.net.process import Addresses, Answer, Assignment, NodeStatus, Order, journal_path
 from ordercast.net.settings import ns
@@ -26,6 +25,7 @@ from ordercast.net.workers import LocalWorker, ProcessWorker, Worker
 from ordercast.protocols import lookup
 from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario
+from ordercast.trace.collect import Life, collect
 from ordercast.trace.store import Manifest, RunWriter
 
 LOGS = "logs"

@@ -17,10 +17,10 @@ from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.frames import OVERHEAD_BYTES
 from ordercast.net.handshake import Identity
-from ordercast.net.journal import Journal
 from ordercast.net.settings import NetSettings
 from ordercast.net.transport import Address, Transport
 from ordercast.protocols.links import Numbered
+from ordercast.trace.journal import Journal
 from ordercast.trace.schema import INFO_STATE, STATE_LOST
 
 Delivered = Callable[["Host", Message], None]

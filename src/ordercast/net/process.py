@@ -20,7 +20,6 @@ from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.channel import NEVER_MET
 from ordercast.net.host import Host, NetPlace
-from ordercast.net.journal import Journal
 from ordercast.net.logs import log_to_stderr
 from ordercast.net.settings import NetSettings
 from ordercast.net.workload import Workload
@@ -29,6 +28,7 @@ from ordercast.overlay.groups import build_groups
 from ordercast.protocols import lookup
 from ordercast.scenario.choosing import Population
 from ordercast.scenario.model import Scenario
+from ordercast.trace.journal import Journal
 
 LOG = logging.getLogger("ordercast.net.process")
 

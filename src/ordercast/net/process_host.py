@@ -1,0 +1,394 @@
+"""A process over TCP: one machine, its connections, its timers, and what it writes down.
+
+A turn is everything that was at hand when the loop woke up. Its inputs are handled one after the other; the machine
+then says what it had only noted, then what must be durable is made so, and only then the packets of the turn leave, in
+one write a connection. So nobody ever hears of something that a crash could make undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from typing import ParamSpec, TypeVar
+
+import msgspec
+
+from ordercast.core.errors import InvariantError, PeerError, UsageError
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
+from ordercast.core.wire import Codec
+from ordercast.net.credentials import Credentials, split_address
+from ordercast.net.settings import ns, seconds
+from ordercast.net.wire_connection import End, Received, WireConnection
+from ordercast.net.wire_frames import OVERHEAD_BYTES, packet_frame
+from ordercast.net.wire_ports import TurnJournal, TurnLedger, address_of, listening
+from ordercast.net.wire_settings import WireSettings
+
+LOG = logging.getLogger("ordercast.wire")
+_NS_PER_S = 1_000_000_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ProcessHost:
+    """Runs one process machine. Implements `Wires`."""
+
+    def __init__(
+        self,
+        me: Peer,
+        build: Callable[[Wires], ProcessMachine],
+        codec: Codec,
+        settings: WireSettings,
+        *,
+        credentials: Credentials,
+        journal: TurnJournal | None = None,
+        ledger: TurnLedger | None = None,
+    ) -> None:
+        self.me = me
+        self.codec = codec
+        self.settings = settings
+        self.credentials = credentials
+        self.now_ns = time.monotonic_ns()
+        self.counters: Counter[str] = Counter()
+        self.connections: dict[Connection, WireConnection] = {}
+        """All that the machine knows of, dialed ones from the start."""
+        self.failure: BaseException | None = None
+        """The bug, or the lost disk, that stopped this process."""
+        self.ended_event = asyncio.Event()
+        """Set when the process has stopped or failed."""
+        self.machine: ProcessMachine
+        self.term: Callable[[], int] = lambda: 0
+        """The highest term that the machine knows, if it is one that knows terms."""
+        self._build = build
+        self._journal = journal
+        self._records_packets = journal is not None and journal.packets
+        self._ledger = ledger
+        self._loop = asyncio.get_running_loop()
+        self._all: set[WireConnection] = set()
+        self._strangers = 0
+        self._dials: set[asyncio.Task[None]] = set()
+        self._numbers = 0
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._frames: dict[int, tuple[Packet, bytes]] = {}
+        """Packets of this turn, by identity, and how they look on the wire."""
+        self._dirty: dict[WireConnection, None] = {}
+        self._busy = False
+        self._closing = False
+        self._turn: asyncio.Handle | None = None
+        self._pulse: asyncio.TimerHandle | None = None
+        self._pulse_due_ns = 0
+        self._server: asyncio.Server | None = None
+        tls = credentials.tls
+        self._dial_context = tls.client_context() if tls is not None else None
+
+    # Life
+
+    async def start(self, listen: str | socket.socket | None = None) -> None:
+        """Open the door if there is one to open, and begin. Port 0 takes a free one; see `me.address`."""
+        if listen is not None:
+            await self._listen(listening(listen) if isinstance(listen, str) else listen)
+        self.machine = self._build(self)
+        self._plan_pulse()
+        self._input(self.machine.on_start)
+
+    async def _listen(self, door: socket.socket) -> None:
+        try:
+            self.credentials.check_listen(str(door.getsockname()[0]))
+        except UsageError:
+            door.close()
+            raise
+        tls = self.credentials.tls
+        context = tls.server_context() if tls is not None else None
+        patience = seconds(self.settings.handshake_ms) if context is not None else None
+        self._server = await self._loop.create_server(
+            self._accepted, sock=door, ssl=context, ssl_handshake_timeout=patience
+        )
+        if not self.me.address:
+            self.me = msgspec.structs.replace(self.me, address=address_of(door))
+
+    async def stop(self, reason: str = "the process stops") -> None:
+        """End this turn, say goodbye on every connection, and leave nothing behind."""
+        if self._closing:
+            await self.ended_event.wait()
+            return
+        if self._turn is not None:
+            self._turn.cancel()
+            self._end_turn()
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._all):
+            if connection.peer is None:
+                connection.abort(End("local", reason))
+            else:
+                connection.say_goodbye(reason)
+                connection.flush()
+        for dial in self._dials:
+            dial.cancel()
+        await asyncio.gather(*self._dials, return_exceptions=True)
+        waiting = [connection.closed for connection in self._all]
+        if waiting:
+            await asyncio.wait(waiting, timeout=seconds(self.settings.farewell_ms))
+        self._abandon()
+        if self._server is not None:
+            await self._server.wait_closed()
+        self._close_books()
+        self.ended_event.set()
+
+    def _close_books(self) -> None:
+        try:
+            if self._journal is not None:
+                self._journal.end(time.monotonic_ns())
+                self._journal.close()
+            if self._ledger is not None:
+                self._ledger.close()
+        except OSError as error:
+            self.fail(error)
+
+    def abandon(self) -> None:
+        """Vanish without a word and without writing anything down, as a killed process does."""
+        self._closing = True
+        self._abandon()
+        if self._ledger is not None:
+            self._ledger.abandon()
+        self.ended_event.set()
+
+    def turn(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `action` as one input of the machine; what it sends leaves at the end of the turn."""
+        if self._busy:
+            raise InvariantError("an input must not begin within another one")
+        if self._closing:
+            raise ConnectionError(f"{self.me.name} is stopped")
+        self._busy = True
+        self.now_ns = time.monotonic_ns()
+        try:
+            return action(*args, **kwargs)
+        except (UsageError, ConnectionError):
+            raise  # Refused before anything was done.
+        except Exception as error:
+            self.fail(error)
+            raise
+        finally:
+            self._busy = False
+            self._plan_turn_end()
+
+    # Effects: what the machine asks for
+
+    def open(self, address: str) -> Connection:
+        self._numbers += 1
+        connection = WireConnection(self, self._numbers, address)
+        self.connections[connection.number] = connection
+        dial = self._loop.create_task(self._dial(connection))
+        self._dials.add(dial)
+        dial.add_done_callback(self._dials.discard)
+        return connection.number
+
+    def send(self, connection: Connection, packet: Packet) -> None:
+        wire = self.connections.get(connection)
+        if wire is None:
+            return
+        known = self._frames.get(id(packet))
+        if known is not None:
+            frame = known[1]
+        else:
+            frame = packet_frame(self.codec.encode(packet))
+            if len(frame) - OVERHEAD_BYTES > self.settings.max_frame_bytes:
+                raise InvariantError(f"a packet of {len(frame)} bytes to {wire.name} is over the limit")
+            self._frames[id(packet)] = packet, frame
+        wire.out.append(frame)
+        self._dirty[wire] = None
+        if self._records_packets and self._journal is not None:
+            self._journal.packet("send", self.now_ns, wire.name, packet, len(frame))
+
+    def close(self, connection: Connection, reason: str = "") -> None:
+        wire = self.connections.pop(connection, None)
+        if wire is not None:
+            wire.say_goodbye(reason)
+            self._dirty[wire] = None
+
+    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:  # noqa: ARG002
+        self.cancel_timer(name)
+        self._timers[name] = self._loop.call_later(delay_ns / _NS_PER_S, self._fire, name)
+
+    def cancel_timer(self, name: Hashable) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def note(self, kind: str, info: Mapping[str, str]) -> None:
+        self.counters[f"noted_{kind}"] += 1
+        if self._journal is not None:
+            self._journal.event(kind, self.now_ns, info)
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] += by
+
+    # What connections report
+
+    def made(self, connection: WireConnection) -> bool:
+        self._all.add(connection)
+        if connection.address:
+            return True
+        self._strangers += 1
+        return self._strangers <= self.settings.strangers and len(self._all) <= self.settings.connections
+
+    def greeted(self, connection: WireConnection, peer: Peer) -> None:
+        if not connection.address:
+            self._strangers -= 1
+            self.connections[connection.number] = connection
+        self.counters["connections_opened"] += 1
+        self._log(logging.INFO, "connected", connection, kind=peer.kind, life=peer.life)
+        self._dirty[connection] = None
+        if connection.leaving:
+            self._plan_turn_end()  # Closed before it was open: it gets across what was sent, and ends.
+        else:
+            self._input(self.machine.on_opened, connection.number, peer, blame=connection)
+
+    def received(self, connection: WireConnection, packets: Received) -> None:
+        if connection.number not in self.connections:
+            return
+        frames = self._frames
+        for packet, frame in packets:
+            frames[id(packet)] = packet, frame
+        bare = [packet for packet, _ in packets]
+        self.counters["packets_received"] += len(bare)
+        if self._records_packets and self._journal is not None:
+            now = time.monotonic_ns()
+            for packet, frame in packets:
+                self._journal.packet("receive", now, connection.name, packet, len(frame))
+        self._input(self.machine.on_packets, connection.number, bare, blame=connection)
+
+    def ended(self, connection: WireConnection, end: End) -> None:
+        self._all.discard(connection)
+        if not connection.address and connection.peer is None:
+            self._strangers -= 1
+        self.counters[f"closed_{end.why}"] += 1
+        level = logging.WARNING if end.complaint else logging.INFO
+        self._log(level, "closed", connection, why=end.why, reason=end.reason)
+        if self.connections.pop(connection.number, None) is not None and not self._closing:
+            self._input(self._tell_closed, connection.number, end)
+
+    def _tell_closed(self, connection: Connection, end: End) -> None:
+        self.machine.on_closed(connection, gone=end.gone, reason=end.reason)
+
+    # Inside
+
+    def _input(self, action: Callable[..., None], *args: object, blame: WireConnection | None = None) -> None:
+        if self._busy:
+            # A connection ended in the middle of a handler, by what the handler did.
+            self._loop.call_soon(lambda: self._input(action, *args, blame=blame))
+            return
+        if self._closing:
+            return
+        self._busy = True
+        self.now_ns = time.monotonic_ns()
+        try:
+            action(*args)
+        except PeerError as error:
+            self._busy = False
+            self._blame(error, blame)
+        except Exception as error:  # noqa: BLE001 - Whatever it is, it is a bug, and the state is half changed.
+            self.fail(error)
+        finally:
+            self._busy = False
+            self._plan_turn_end()
+
+    def _blame(self, error: PeerError, connection: WireConnection | None) -> None:
+        if connection is None:
+            self.fail(error)
+        else:
+            connection.refuse(End("protocol", error.reason))
+
+    def _plan_turn_end(self) -> None:
+        if self._turn is None and not self._closing:
+            self._turn = self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn = None
+        if self._closing:
+            return
+        self._busy = True
+        try:
+            self.machine.on_turn_end()
+            if self._ledger is not None:
+                self._ledger.flush()
+            if self._journal is not None:
+                self._journal.flush()
+        except Exception as error:  # noqa: BLE001 - A bug, or a disk that does not keep what it is given.
+            self.fail(error)
+            return
+        finally:
+            self._busy = False
+        dirty, self._dirty = self._dirty, {}
+        self._frames.clear()
+        for connection in dirty:
+            connection.flush()
+
+    def _fire(self, name: Hashable) -> None:
+        # Taken out of the table only by whoever runs or cancels it, so a timer that was set anew is not this one.
+        self._timers.pop(name, None)
+        self._input(self.machine.on_timer, name)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop here and now: nothing of this turn leaves, nothing more is handled."""
+        if self.failure is None:
+            self.failure = error
+            trace = None if isinstance(error, OSError) else error  # A full disk is no bug of ours.
+            LOG.critical("failed", exc_info=trace, extra={"facts": {"node": self.me.name, "failure": str(error)}})
+        self.abandon()
+
+    def _abandon(self) -> None:
+        for timer in (*self._timers.values(), self._turn, self._pulse):
+            if timer is not None:
+                timer.cancel()
+        self._timers.clear()
+        for dial in self._dials:
+            dial.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._all):
+            connection.abort(End("local", "the process stops"))
+        self.connections.clear()
+
+    # Dialing and being dialed
+
+    def _accepted(self) -> WireConnection:
+        self._numbers += 1
+        return WireConnection(self, self._numbers)
+
+    async def _dial(self, connection: WireConnection) -> None:
+        try:
+            host, port = split_address(connection.address)
+            async with asyncio.timeout(seconds(self.settings.handshake_ms)):
+                await self._loop.create_connection(
+                    lambda: connection, host, port, ssl=self._dial_context,
+                    server_hostname=host if self._dial_context is not None else None,
+                )  # fmt: skip
+        except (OSError, UsageError, UnicodeError) as error:  # TimeoutError is an OSError, SSLError too.
+            connection.abort(End("unreachable", f"nobody answers at {connection.address}: {error or 'no answer'}"))
+
+    # Heartbeats
+
+    def _plan_pulse(self) -> None:
+        self._pulse_due_ns = time.monotonic_ns() + ns(self.settings.heartbeat_ms)
+        self._pulse = self._loop.call_later(seconds(self.settings.heartbeat_ms), self._beat)
+
+    def _beat(self) -> None:
+        """Be heard, and see who was not."""
+        now = time.monotonic_ns()
+        overslept = now - self._pulse_due_ns
+        if overslept <= ns(self.settings.heartbeat_ms):
+            overslept = 0  # Otherwise this process stood still, and that nobody was heard says nothing about others.
+        for connection in list(self._all):
+            connection.beat()
+            connection.check(now, overslept)
+        self._plan_pulse()
+
+    def _log(self, level: int, event: str, connection: WireConnection, **facts: object) -> None:
+        if LOG.isEnabledFor(level):
+            LOG.log(level, event, extra={"facts": {"node": self.me.name, "peer": connection.name, **facts}})

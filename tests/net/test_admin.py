@@ -1,0 +1,157 @@
+"""The admin port: health, metrics, status and explanations, and no more than a small request can cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from ordercast.core.errors import UsageError
+from ordercast.net.admin import Admin
+from ordercast.net.credentials import split_address
+from tests.support.loop import run_async
+from tests.support.wires import Process, running
+
+
+class Tree:
+    """An overlay and topics, as far as the admin port looks."""
+
+    is_root = True
+    seeking = False
+    decides = True
+
+    def status(self) -> dict[str, Any]:
+        return {"role": "root", "term": [3, "b1"], "residual": 4}
+
+
+class Talk:
+    def status(self) -> dict[str, Any]:
+        return {'odd"name': {"log": 2, "held": 0}, "accounts.PT": {"log": 7, "held": 1, "members": ["ann"]}}
+
+    def explain(self, message_id: str) -> dict[str, Any]:
+        return {"state": "pending", "missing": ["bob"]}
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.overlay = Tree()
+        self.topics = Talk()
+
+
+@asynccontextmanager
+async def administered() -> AsyncIterator[tuple[Admin, Broker]]:
+    process, broker = Process("b1"), Broker()
+    async with running(process):
+        process.host.counters["entries_admitted"] = 12
+        admin = Admin(process.host, broker)
+        await admin.start("127.0.0.1:0")
+        try:
+            yield admin, broker
+        finally:
+            await admin.stop()
+
+
+async def request(admin: Admin, data: bytes) -> tuple[int, str]:
+    host, port = split_address(admin.address)
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(data)
+    answer = (await reader.read()).decode()
+    writer.close()
+    head, _, body = answer.partition("\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+async def get(admin: Admin, target: str) -> tuple[int, str]:
+    return await request(admin, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "body"),
+    [
+        ({}, 200, "ok\n"),
+        ({"is_root": False}, 200, "ok\n"),
+        ({"seeking": True, "is_root": False}, 503, "seeking a parent\n"),
+        ({"decides": False}, 503, "root without a lease\n"),
+    ],
+)
+def test_a_broker_is_healthy_only_with_a_place_in_the_tree(fields: dict[str, bool], status: int, body: str) -> None:
+    async def main() -> None:
+        async with administered() as (admin, broker):
+            for name, value in fields.items():
+                setattr(broker.overlay, name, value)
+            assert await get(admin, "/healthz") == (status, body)
+
+    run_async(main)
+
+
+def test_metrics_are_prometheus_text() -> None:
+    async def main() -> None:
+        async with administered() as (admin, _):
+            status, body = await get(admin, "/metrics")
+            lines = body.splitlines()
+            assert status == 200
+            assert "ordercast_entries_admitted_total 12" in lines
+            assert 'ordercast_topic_log{topic="accounts.PT"} 7' in lines
+            assert 'ordercast_topic_log{topic="odd\\"name"} 2' in lines
+            assert "ordercast_overlay_residual 4" in lines
+            assert "ordercast_overlay_term 3" in lines
+            assert 'ordercast_connections{kind="client"} 0' in lines
+            families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+            assert len(families) == len(set(families))
+            for line in lines:
+                assert line.startswith("# TYPE") or float(line.rpartition(" ")[2]) >= 0
+
+    run_async(main)
+
+
+def test_status_and_explanations_are_json() -> None:
+    async def main() -> None:
+        async with administered() as (admin, _):
+            _, body = await get(admin, "/status")
+            status = msgspec.json.decode(body)
+            assert status["id"] == "b1"
+            assert status["overlay"]["role"] == "root"
+            assert status["topics"]["accounts.PT"]["log"] == 7
+            _, body = await get(admin, "/explain?msg=ann%2Faccounts.PT%237")
+            told = msgspec.json.decode(body)
+            assert told == {"broker": "b1", "msg": "ann/accounts.PT#7", "state": "pending", "missing": ["bob"]}
+
+    run_async(main)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /nonsense HTTP/1.1\r\n\r\n", 404),
+        (b"GET /explain HTTP/1.1\r\n\r\n", 400),
+        (b"POST /healthz HTTP/1.1\r\n\r\n", 405),
+        (b"\x00\xff\r\n\r\n", 405),
+        (b"GET //[ HTTP/1.1\r\n\r\n", 400),
+        (b"GET /" + b"x" * 20_000, 400),
+    ],
+)
+def test_odd_requests_get_an_answer_and_harm_nothing(data: bytes, status: int) -> None:
+    async def main() -> None:
+        async with administered() as (admin, _):
+            try:
+                assert (await request(admin, data))[0] == status
+            except (ConnectionResetError, BrokenPipeError):
+                assert len(data) > 8192  # It did not even read all of it.
+            assert (await get(admin, "/healthz"))[0] == 200
+
+    run_async(main)
+
+
+def test_a_port_in_use_names_the_field() -> None:
+    async def main() -> None:
+        async with administered() as (admin, _):
+            process = Process("b2")
+            async with running(process):
+                with pytest.raises(UsageError, match=r"^admin: .*: Address already in use$"):
+                    await Admin(process.host, Broker()).start(admin.address)
+
+    run_async(main)

@@ -1,0 +1,323 @@
+"""Whatever one connection does, its end has a reason in the log and a counter, and everybody else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from ordercast.core.errors import PeerError
+from ordercast.core.process import Connection, Rights
+from ordercast.net.credentials import Credentials, User
+from ordercast.net.wire_frames import OVERHEAD_BYTES
+from tests.support.loop import run_async, until
+from tests.support.net import LogLines
+from tests.support.wires import HASTY, Process, Say, Stranger, running
+
+LOCKED = Credentials(cluster="test", peer_token="of brokers", client_token="of clients")
+CLIENT = Credentials(client_token="of clients")
+
+
+@pytest.fixture
+def log() -> Iterator[LogLines]:
+    lines = LogLines()
+    logger = logging.getLogger("ordercast.wire")
+    logger.addHandler(lines)
+    logger.setLevel(logging.DEBUG)
+    yield lines
+    logger.removeHandler(lines)
+    logger.setLevel(logging.NOTSET)
+
+
+async def _goes_on(b1: Process, friend: Process, connection: Connection) -> None:
+    """The process still serves the friend that was there all the time."""
+    said = len(b1.scribe.heard)
+    friend.say(connection, "still here")
+    await until(lambda: b1.scribe.heard[said:] == ["still here"])
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "announces a greeting of 1195725856 bytes; the limit is 1024"),
+        (b"\x00\x00\x00\x04\xc1\xc1\xc1\xc1", "does not speak Ordercast"),
+        (struct.pack(">I", 1 << 31), "announces a greeting of 2147483648 bytes; the limit is 1024"),
+        (b"\x00\x00\x00\x01\x90", "does not speak Ordercast"),
+    ],
+)
+def test_garbage_instead_of_a_greeting_is_shown_the_door(nonsense: bytes, reason: str, log: LogLines) -> None:
+    async def main() -> None:
+        b1, friend = Process("b1"), Process("friend", kind="client")
+        async with running(b1, friend):
+            connection = friend.dial(b1)
+            peer = await Stranger.connect(b1.address)
+            peer.send(nonsense)
+            await peer.end()
+            assert reason in log.reasons()
+            assert b1.host.counters["closed_handshake"] == 1
+            assert "mallory" not in b1.scribe.names()
+            await _goes_on(b1, friend, connection)
+            await peer.close()
+
+    run_async(main)
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "reason"),
+    [
+        (struct.pack(">IB", (1 << 20) + 1, 1), "announces a frame of 1048577 bytes; the limit is 131073"),
+        (struct.pack(">IB", 0, 1), "announces a frame without a kind"),
+        (struct.pack(">IB", 1, 9), "sends a frame of kind 9, which does not exist"),
+        (struct.pack(">IB", 4, 1) + b"\xc1\xc1\xc1", "sent a malformed packet"),
+    ],
+)
+def test_nonsense_after_the_handshake_ends_that_connection_only(nonsense: bytes, reason: str, log: LogLines) -> None:
+    async def main() -> None:
+        b1, friend = Process("b1"), Process("friend", kind="client")
+        async with running(b1, friend):
+            connection = friend.dial(b1)
+            peer = await Stranger.connect(b1.address)
+            await peer.introduce()
+            peer.say("good so far")
+            peer.send(nonsense)
+            assert reason.encode() in await peer.end()
+            assert b1.scribe.heard == ["good so far"]
+            ((gone, told),) = b1.scribe.ends
+            assert gone
+            assert reason in told
+            assert any(reason in said for said in log.reasons())
+            assert b1.host.counters["closed_garbage"] == 1
+            await _goes_on(b1, friend, connection)
+            await peer.close()
+
+    run_async(main)
+
+
+def test_a_frame_that_is_cut_off_is_no_packet() -> None:
+    async def main() -> None:
+        b1 = Process("b1")
+        async with running(b1):
+            peer = await Stranger.connect(b1.address)
+            await peer.introduce()
+            peer.send(struct.pack(">IB", 100, 1) + b"only this")
+            peer.writer.write_eof()
+            await until(lambda: bool(b1.scribe.ends))
+            assert b1.scribe.ends[0][0]
+            assert b1.scribe.heard == []
+            await peer.close()
+
+    run_async(main)
+
+
+def test_whoever_does_not_introduce_itself_is_closed_in_time(log: LogLines) -> None:
+    async def main() -> None:
+        b1 = Process("b1")
+        async with running(b1):
+            peer = await Stranger.connect(b1.address)
+            await peer.end()
+            assert log.reasons() == ["did not introduce itself in time"]
+            assert b1.host.counters["closed_late"] == 1
+            await peer.close()
+
+    run_async(main)
+
+
+def test_a_half_open_connection_is_given_up(log: LogLines) -> None:
+    """The other machine is gone without a word: nothing is heard, not even a heartbeat."""
+
+    async def main() -> None:
+        b1 = Process("b1")
+        async with running(b1):
+            peer = await Stranger.connect(b1.address)
+            await peer.introduce()
+            await until(lambda: bool(b1.scribe.ends), timeout_s=2)
+            assert b1.scribe.ends == [(True, "silent for 200 ms")]
+            assert log.reasons() == ["silent for 200 ms"]
+            await peer.close()
+
+    run_async(main)
+
+
+def test_a_client_that_never_reads_is_closed_and_costs_a_bounded_time(log: LogLines) -> None:
+    async def main() -> None:
+        b1, friend = Process("b1"), Process("friend", kind="client")
+        async with running(b1, friend):
+            connection = friend.dial(b1)
+            peer = await Stranger.connect(b1.address, limit=1024)
+            await peer.introduce()
+            await until(lambda: len(b1.scribe.peers) == 2)
+            (deaf,) = [c for c, who in b1.scribe.peers.items() if who.name == "mallory"]
+            while not b1.scribe.ends:
+                b1.say(deaf, "x" * 60_000)
+                peer.send(b"\x00\x00\x00\x01\x02")  # It lives: only its reading is at fault.
+                await asyncio.sleep(0.002)
+            assert b1.host.counters["closed_slow"] == 1
+            assert "bytes wait for it" in log.reasons()[0]
+            assert b1.scribe.ends[0][0]
+            await _goes_on(b1, friend, connection)
+            await peer.close()
+
+    run_async(main)
+
+
+def test_a_slow_reader_that_gets_on_is_not_closed() -> None:
+    """Far behind but catching up: closing it would only make it start again."""
+
+    async def main() -> None:
+        b1 = Process("b1")
+        async with running(b1):
+            peer = await Stranger.connect(b1.address, limit=1024)
+            await peer.introduce()
+            await until(lambda: bool(b1.scribe.peers))
+            (slow,) = b1.scribe.peers
+            text, count = "x" * 60_000, 150
+            b1.say(slow, *[text] * count)
+            left = count * (len(text) + 2)
+            while left > 0:
+                left -= len(await peer.reader.read(1 << 18))
+                peer.send(b"\x00\x00\x00\x01\x02")
+                await asyncio.sleep(0.004)
+            assert b1.scribe.ends == []
+            await peer.close()
+
+    run_async(main)
+
+
+def test_too_many_strangers_are_turned_away_and_friends_are_not(log: LogLines) -> None:
+    async def main() -> None:
+        import msgspec
+
+        b1 = Process("b1", settings=msgspec.structs.replace(HASTY, strangers=3))
+        friend = Process("friend", kind="client")
+        async with running(b1, friend):
+            connection = friend.dial(b1)
+            await until(lambda: b1.scribe.names() == ["friend"])
+            crowd = [await Stranger.connect(b1.address) for _ in range(5)]
+            await until(lambda: b1.host.counters["closed_strangers"] == 2)
+            assert log.reasons().count("too many connections") == 2
+            await _goes_on(b1, friend, connection)
+            for peer in crowd:
+                await peer.close()
+            await until(lambda: b1.host.counters["closed_strangers"] + b1.host.counters["closed_lost"] >= 5)
+            late = await Stranger.connect(b1.address)
+            await late.introduce()
+            await until(lambda: b1.scribe.names() == ["friend", "mallory"])
+            await late.close()
+
+    run_async(main)
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("client", Credentials(client_token="guessed")),
+        ("client", Credentials()),
+        ("broker", Credentials(cluster="test", peer_token="guessed")),
+        ("broker", Credentials(cluster="test", peer_token="of clients")),
+        ("broker", Credentials(cluster="test")),
+    ],
+)
+def test_a_wrong_token_is_refused_and_so_is_the_one_of_clients_from_a_broker(
+    kind: str, known: Credentials, log: LogLines
+) -> None:
+    async def main() -> None:
+        b1, friend = Process("b1", credentials=LOCKED), Process("friend", kind="client", credentials=CLIENT)
+        async with running(b1, friend):
+            connection = friend.dial(b1)
+            peer = await Stranger.connect(b1.address)
+            with pytest.raises(PeerError, match="refuses: does not know the token"):
+                await peer.introduce(kind=kind, credentials=known)
+            assert "does not know the token" in log.reasons()
+            assert b1.host.counters["closed_handshake"] == 1
+            await until(lambda: b1.scribe.names() == ["friend"])
+            await _goes_on(b1, friend, connection)
+            await peer.close()
+
+    run_async(main)
+
+
+def test_a_dialer_learns_that_it_is_refused_by_a_living_process() -> None:
+    async def main() -> None:
+        b1 = Process("b1", credentials=LOCKED)
+        eve = Process("eve", kind="client", credentials=Credentials(client_token="guessed"))
+        async with running(b1, eve):
+            eve.dial(b1)
+            await until(lambda: bool(eve.scribe.ends))
+            assert eve.scribe.ends == [(False, "refuses: does not know the token")]
+
+    run_async(main)
+
+
+def test_a_process_that_does_not_know_the_token_is_not_believed_to_be_a_broker() -> None:
+    """Both ends prove themselves: a client does not talk to whoever happens to listen."""
+
+    async def main() -> None:
+        impostor = Process("b1", credentials=Credentials(cluster="test", client_token="guessed", peer_token="p"))
+        friend = Process("friend", kind="client", credentials=CLIENT)
+        async with running(impostor, friend):
+            friend.dial(impostor)
+            await until(lambda: bool(friend.scribe.ends))
+            assert friend.scribe.peers == {}
+
+    run_async(main)
+
+
+def test_a_broker_of_another_cluster_is_refused() -> None:
+    async def main() -> None:
+        b1 = Process("b1")
+        b2 = Process("b2", credentials=Credentials(cluster="elsewhere"))
+        async with running(b1, b2):
+            b2.dial(b1)
+            await until(lambda: bool(b2.scribe.ends))
+            assert b2.scribe.ends == [(False, "refuses: looks for cluster 'elsewhere', and this is 'test'")]
+
+    run_async(main)
+
+
+def test_users_have_their_own_tokens_names_and_rights() -> None:
+    async def main() -> None:
+        known = Credentials(
+            cluster="test", peer_token="p",
+            users=(User(name="ann", token="a", publish=("news.*",), subscribe=()), User(name="bob", token="b")),
+        )  # fmt: skip
+        b1 = Process("b1", credentials=known)
+        ann = Process("ann.desk", kind="client", credentials=Credentials(user="ann", client_token="a"))
+        bob = Process("ann", kind="client", credentials=Credentials(user="bob", client_token="b"))
+        eve = Process("ann", kind="client", credentials=Credentials(user="ann", client_token="b"))
+        async with running(b1, ann, bob, eve):
+            for client in (ann, bob, eve):
+                client.dial(b1)
+            await until(lambda: bool(bob.scribe.ends) and bool(eve.scribe.ends) and bool(b1.scribe.peers))
+            (seen,) = b1.scribe.peers.values()
+            assert seen.name == "ann.desk"
+            assert seen.rights == Rights(("news.*",), ())
+            assert "is not a client id of user 'bob'" in bob.scribe.ends[0][1]
+            assert eve.scribe.ends == [(False, "refuses: does not know the token")]
+
+    run_async(main)
+
+
+def test_what_the_machine_objects_to_ends_that_connection_only(log: LogLines) -> None:
+    async def main() -> None:
+        b1, friend = Process("b1"), Process("friend", kind="client")
+        async with running(b1, friend):
+            connection = friend.dial(b1)
+
+            def object_to(_: Connection, packet: Say) -> None:
+                if packet.text == "nonsense":
+                    raise PeerError("mallory", "talks nonsense")
+
+            b1.scribe.on_say = object_to
+            peer = await Stranger.connect(b1.address)
+            await peer.introduce()
+            peer.say("nonsense")
+            assert (await peer.end())[OVERHEAD_BYTES:] == b"talks nonsense"
+            assert b1.scribe.ends == [(True, "talks nonsense")]
+            assert log.reasons() == ["talks nonsense"]
+            await _goes_on(b1, friend, connection)
+            await peer.close()
+
+    run_async(main)

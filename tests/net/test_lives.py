@@ -1,0 +1,65 @@
+"""Which life of a broker begins, and so who begins as root."""
+
+from __future__ import annotations
+
+from ordercast.core.ids import NodeId
+from ordercast.core.process import Peer
+from ordercast.net.lives import FIRST, choose_life
+from ordercast.net.wire_ports import address_of, listening
+from tests.support.loop import run_async, until
+from tests.support.wires import OPEN, Process, running
+
+ME = Peer("broker", "b0")
+
+
+async def _chosen(*others: str, last: int | None = None, has_parent: bool = False) -> int:
+    directory = {NodeId("b0"): "127.0.0.1:1", **{NodeId(f"x{i}"): address for i, address in enumerate(others)}}
+    return await choose_life(ME, directory, OPEN, last=last, has_parent=has_parent)
+
+
+def test_the_first_broker_of_a_cluster_is_in_its_first_life() -> None:
+    async def main() -> None:
+        assert await _chosen() == FIRST
+        assert await _chosen("127.0.0.1:1") == FIRST  # Nothing listens there.
+
+    run_async(main)
+
+
+def test_others_that_run_but_have_no_tree_do_not_make_it_a_restart() -> None:
+    async def main() -> None:
+        b1 = Process("b1")
+        async with running(b1):
+            assert await _chosen(b1.address) == FIRST
+            await until(lambda: b1.host.counters["closed_local"] == 1)
+            assert b1.scribe.ends == []  # Its machine never heard of the question.
+
+    run_async(main)
+
+
+def test_one_that_knows_a_tree_makes_it_a_restart() -> None:
+    async def main() -> None:
+        b1, b2 = Process("b1"), Process("b2")
+        async with running(b1, b2):
+            b2.host.term = lambda: 3
+            assert await _chosen(b1.address, b2.address) > FIRST
+
+    run_async(main)
+
+
+def test_silence_is_no_permission_to_begin_as_root() -> None:
+    """Somebody is there and says nothing: it may be a tree behind a bad network."""
+
+    async def main() -> None:
+        with listening("127.0.0.1:0") as silent:
+            assert await _chosen(address_of(silent)) > FIRST
+
+    run_async(main)
+
+
+def test_a_life_on_record_or_a_parent_to_ask_is_never_a_first_one() -> None:
+    async def main() -> None:
+        assert await _chosen(last=0) > 0
+        assert await _chosen(last=10**15) == 10**15 + 1
+        assert await _chosen(has_parent=True) > FIRST
+
+    run_async(main)
