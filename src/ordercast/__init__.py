@@ -11,15 +11,43 @@ what happened   did it hold?          tell people
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ordercast import blocking
+    from ordercast.api import (
+        Client,
+        ConnectError,
+        Inbox,
+        OutboxFull,
+        PublishRefused,
+        SessionLost,
+        SubscribeDenied,
+        connect,
+    )
     from ordercast.runs import Run, simulate
 
-__all__ = ["Run", "simulate"]
+__all__ = [
+    "Client",
+    "ConnectError",
+    "Inbox",
+    "OutboxFull",
+    "PublishRefused",
+    "Run",
+    "SessionLost",
+    "SubscribeDenied",
+    "blocking",
+    "connect",
+    "simulate",
+]
+
+_HOMES = {"Run": "runs", "simulate": "runs"}
+_MODULES = {"blocking"}
 
 
 def __getattr__(name: str) -> Any:
     """The public names, imported when first used: a Spark worker that needs one module does not load all."""
-    if name in __all__:
-        from ordercast import runs
+    if name not in __all__:
+        raise AttributeError(f"module 'ordercast' has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(runs, name)
-    raise AttributeError(f"module 'ordercast' has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"ordercast.{name}")
+    return getattr(import_module(f"ordercast.{_HOMES.get(name, 'api')}"), name)

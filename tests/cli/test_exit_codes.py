@@ -208,6 +208,7 @@ def test_a_run_of_a_newer_format_is_refused(command: Command, run: Path) -> None
     [
         (["--checks", "casual"], ["casual", "'causal'"]),
         (["--scope", "planet"], ["planet"]),
+        (["--order-scope", "planet"], ["--order-scope", "planet"]),
         (["--nonsense"], ["--nonsense"]),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from ordercast.cli import exploring, judging, running, studying
+from ordercast.cli import brokering, demo, exploring, judging, messaging, running, studying
 from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, explain
 
 app = typer.Typer(
@@ -37,7 +37,7 @@ def _root(
     """Publish/subscribe with a delivery guarantee per message, and the proof from the trace that it held."""
 
 
-app.command()(running.demo)
+app.command()(demo.demo)
 app.command()(running.simulate)
 app.command()(judging.verify)
 app.command()(judging.metrics)
@@ -45,6 +45,15 @@ app.command()(judging.report)
 app.command()(studying.protocols)
 app.command()(running.shrink)
 app.command()(exploring.explore)
+app.command()(brokering.broker)
+app.command()(brokering.up)
+app.command()(brokering.status)
+app.command()(brokering.kill)
+app.command()(brokering.restart)
+app.command()(brokering.down)
+app.command()(brokering.explain)
+app.command()(messaging.pub)
+app.command()(messaging.sub)
 app.add_typer(studying.experiment, name="experiment")
 
 

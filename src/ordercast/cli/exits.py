@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ordercast.core.errors import UsageError
-from ordercast.trace.store import TraceError
 
 HELD, VIOLATED, BAD_INPUT, ENVIRONMENT_LACKS, UNDECIDED = range(5)
 
 
 def explain(error: Exception) -> tuple[str | None, int]:
     """The one line and the exit code for an expected error; no line for a bug of ours."""
+    from ordercast.trace.store import TraceError
     from ordercast.verify.spark.java import EnvironmentLacks
     from ordercast.verify.spark.session import MasterError
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from ordercast.sim.run import Progress
-
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from ordercast.sim.run import Progress
 
 _FILE_WIDTH = 120
 

@@ -35,7 +35,7 @@ def protocols(json: Json = False) -> None:
 
     Example: ordercast protocols --json
     """
-    from ordercast.protocols import CATALOGUE
+    from ordercast.sim.catalogue import SIMULATED
 
     rows = [
         {
@@ -51,7 +51,7 @@ def protocols(json: Json = False) -> None:
             "readmits": info.readmits,
             "options": list(info.options.__struct_fields__),
         }
-        for info in CATALOGUE.values()
+        for info in SIMULATED.values()
     ]
     if json:
         print_json(rows)

@@ -1,0 +1,160 @@
+"""What the client machine tells the library, in the middle of its events: noted here, acted upon by tasks later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ordercast.api.errors import PublishRefused, SessionLost
+from ordercast.api.subscriptions import Subscriptions
+from ordercast.api.waiting import Waiting
+from ordercast.core.ids import Origin, Topic
+from ordercast.pubsub.publications import Publication
+
+if TYPE_CHECKING:
+    from ordercast.trace.journal import Journal
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to the connection.
+
+    Kinds: `connected`, `disconnected`, `paused`, `resumed`, `denied`, `refused`, `session_lost`.
+    """
+
+    kind: str
+    detail: str
+
+
+class Bridge:
+    """The machine's application."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.subscriptions = Subscriptions(self._taken)
+        self.tell_taken: Callable[[], None] = _nobody_cares
+        """Called soon after the application has read something."""
+        self._taken_counts: dict[Topic, int] = {}
+        self.waiting: dict[Topic, Waiting] = {}
+        self.broker: str | None = None
+        self.failures: tuple[tuple[str, str, bool], ...] = ()
+        """Why the last pass over all brokers found none."""
+        self.lost: SessionLost | None = None
+        self.on_lost: Callable[[], None] = _nobody_cares
+        self.refusals: list[PublishRefused] = []
+        """Refused publications that nobody waited for."""
+        self.closed_flows: set[Topic] = set()
+        self.watchers: list[Callable[[Event], None]] = []
+        self.journal: Journal | None = None
+        self.now_ns: Callable[[], int] = int
+        self._changed: set[asyncio.Future[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    async def change(self) -> None:
+        """Wait until something happened that a waiting task may want to look at."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._changed.add(future)
+        try:
+            await future
+        finally:
+            self._changed.discard(future)
+
+    def _taken(self, topic: Topic, count: int) -> None:
+        if not self._taken_counts:
+            self._loop.call_soon(self.tell_taken)
+        self._taken_counts[topic] = self._taken_counts.get(topic, 0) + count
+
+    def taken(self) -> dict[Topic, int]:
+        """How many deliveries of which topics the application has read since the last look."""
+        counts, self._taken_counts = self._taken_counts, {}
+        return counts
+
+    def _stir(self) -> None:
+        for future in self._changed:
+            if not future.done():
+                future.set_result(None)
+
+    def _tell(self, kind: str, detail: str) -> None:
+        self._stir()
+        event = Event(kind, detail)
+        for watcher in self.watchers:
+            self._loop.call_soon(watcher, event)
+
+    # What the machine calls
+
+    def deliver(self, entries: Sequence[Publication]) -> None:
+        if self.journal is not None:
+            self.journal.deliver_many(self.now_ns(), entries)
+        if self._changed:
+            self._stir()  # An echo makes room in the outbox.
+        self.subscriptions.deliver(entries)
+
+    def acknowledged(self, topic: Topic, level: str, low: int, extras: tuple[int, ...]) -> None:
+        self.waiting_of(topic).reached(level, low, extras)
+        if self._changed:
+            self._stir()
+
+    def waiting_of(self, topic: Topic) -> Waiting:
+        waiting = self.waiting.get(topic)
+        if waiting is None:
+            waiting = self.waiting[topic] = Waiting()
+        return waiting
+
+    def live(self, topic: Topic) -> None:
+        self.subscriptions.went_live(topic)
+
+    def left(self, topic: Topic) -> None:
+        self.subscriptions.left(topic)
+
+    def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
+        self.subscriptions.watching(pattern, topics)
+
+    def denied(self, topic: Topic, reason: str) -> None:
+        self.subscriptions.denied(topic, reason)
+        self._tell("denied", f"{topic}: {reason}")
+
+    def refused(self, topic: Topic, number: int, reason: str) -> None:
+        error = PublishRefused(f"{self.origin}/{topic}#{number}", reason)
+        if not self.waiting_of(topic).refused(number, error):
+            self.refusals.append(error)
+        self._tell("refused", str(error))
+
+    def flow(self, topic: Topic, *, open_: bool) -> None:
+        if open_:
+            self.closed_flows.discard(topic)
+        else:
+            self.closed_flows.add(topic)
+        self._tell("resumed" if open_ else "paused", topic)
+
+    def session_lost(self, reason: str) -> None:
+        self.lost = SessionLost(reason)
+        self.on_lost()
+        self.broker = None
+        self.end(self.lost)
+        self._tell("session_lost", reason)
+
+    def connected(self, broker: str) -> None:
+        self.broker = broker
+        self._tell("connected", broker)
+
+    def disconnected(self, reason: str) -> None:
+        self.broker = None
+        self.closed_flows.clear()
+        self._tell("disconnected", reason)
+
+    def nobody_answers(self, failures: tuple[tuple[str, str, bool], ...]) -> None:
+        self.failures = failures
+        self._stir()
+
+    def end(self, error: Exception | None) -> None:
+        """Nobody waits for what will not come."""
+        self.subscriptions.fail(error)
+        for waiting in self.waiting.values():
+            waiting.fail(error or ConnectionError("the client is closed"))
+        self._stir()
+
+
+def _nobody_cares() -> None:
+    """Until there is a client that does."""

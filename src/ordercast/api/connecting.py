@@ -1,0 +1,200 @@
+"""From an address to a connected client."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ordercast.api.bridge import Bridge
+from ordercast.api.client import Client
+from ordercast.api.errors import ConnectError
+from ordercast.api.ledger import SqliteLedger
+from ordercast.client.machine import CLIENT_CODEC, ClientMachine
+from ordercast.client.ports import Saved
+from ordercast.client.settings import ClientSettings
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import origin_of, valid_node
+from ordercast.core.process import Peer, Wires
+from ordercast.net.credentials import CLIENT, Credentials, Tls, split_address
+from ordercast.net.process_host import ProcessHost
+from ordercast.net.wire_settings import WireSettings
+
+if TYPE_CHECKING:
+    from ordercast.trace.journal import Journal
+
+_EPOCH_MS = 1_767_225_600_000
+"""2026-01-01: sessions are milliseconds since then, so that a later one is higher and its digits are few."""
+_ID_BYTES = 5
+_LONGEST_ID = 128
+
+
+class Connecting:
+    """`async with connect(...) as client`, or `client = await connect(...)` and `await client.close()` later."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return _connect(self._options).__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.__aexit__(kind, error, trace)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `connect` was told."""
+
+    addresses: tuple[str, ...]
+    client_id: str | None
+    token: str
+    user: str
+    tls: Tls | None
+    data: Path | None
+    trace: Path | None
+    timeout: float
+    cluster: str
+    outbox_limit: int
+    settings: ClientSettings
+    wire: WireSettings
+
+
+def connect(
+    address: str | Iterable[str], client_id: str | None = None, *, token: str = "", user: str = "",
+    tls: Tls | None = None, data: str | Path | None = None, trace: str | Path | None = None, timeout: float = 10.0,
+    cluster: str = "", outbox_limit: int = 100_000, settings: ClientSettings | None = None,
+    wire: WireSettings | None = None,
+) -> Connecting:  # fmt: skip
+    """Connect to a broker, `HOST:PORT`, or to the first of several that answers.
+
+    From then on the client finds another broker by itself whenever it loses the one it has.
+
+    Args:
+        address: one address or several.
+        client_id: the name others see as `publisher`; a unique one is made up if there is none.
+        token: what proves that this client may connect; `user` says whose token it is, if not the client's own.
+        user: the user that the brokers know the token of; the client id if empty.
+        tls: certificates, if the brokers want TLS.
+        data: a directory where the client keeps what it must not forget. A client that is started again with the same
+            directory goes on where it stopped: nothing that it published is lost, nothing that it has read comes
+            again. Away for longer than the brokers' member timeout it becomes a new session, and may miss messages.
+            Without a directory every connect is a new session.
+        trace: a directory where the client records what it publishes and receives, for `ordercast verify`.
+        timeout: seconds to find a broker.
+        cluster: the name of the cluster, if it must be that one.
+        outbox_limit: publications that may wait for the overlay before `publish` and `drain` wait.
+        settings: the client's own timers.
+        wire: limits of its connections.
+    """
+    addresses = (address,) if isinstance(address, str) else tuple(address)
+    if not addresses:
+        raise UsageError("address: none is given")
+    for one in addresses:
+        split_address(one)
+    if client_id is not None and (not valid_node(client_id) or len(client_id) > _LONGEST_ID):
+        raise UsageError(f"client_id: {client_id[:40]!r} is empty, too long, or has a character that is not allowed")
+    own = settings if settings is not None else ClientSettings()
+    return Connecting(
+        Options(
+            addresses=addresses, client_id=client_id, token=token, user=user, tls=tls,
+            data=Path(data) if data is not None else None, trace=Path(trace) if trace is not None else None,
+            timeout=timeout, cluster=cluster, outbox_limit=outbox_limit,
+            settings=msgspec.structs.replace(own, consumes_at_once=False),
+            wire=wire if wire is not None else WireSettings(),
+        )
+    )  # fmt: skip
+
+
+async def _connect(options: Options) -> Client:
+    ledger = SqliteLedger(options.data) if options.data is not None else None
+    client_id, session, saved, kept = _identity(options, ledger)
+    bridge = Bridge(origin_of(client_id, session))  # type: ignore[arg-type]
+    if saved is not None:
+        bridge.subscriptions.one_by_one = True
+        bridge.subscriptions.expected = {topic: [] for topic, kept in saved.topics.items() if kept.receives}
+    credentials = Credentials(
+        cluster=options.cluster, client_token=options.token, user=options.user or client_id, tls=options.tls
+    )
+    journal = _journal(options, client_id, session, saved if kept else None)
+
+    def build(wires: Wires) -> ClientMachine:
+        return ClientMachine(client_id, session, options.addresses, wires, bridge, options.settings, saved, ledger)
+
+    me = Peer(CLIENT, client_id, session)
+    host = ProcessHost(me, build, CLIENT_CODEC, options.wire, credentials=credentials, journal=journal, ledger=ledger)
+    await host.start()
+    bridge.journal = journal  # What was delivered in an earlier life is on record already.
+    machine = host.machine
+    assert isinstance(machine, ClientMachine)
+    client = Client(host, machine, bridge, outbox_limit=options.outbox_limit, ledger=ledger)
+    try:
+        await _until_connected(bridge, options)
+    except BaseException:
+        await client.abandon()
+        raise
+    return client
+
+
+def _identity(options: Options, ledger: SqliteLedger | None) -> tuple[str, int, Saved | None, bool]:
+    """Who this is: the session that the data directory holds, or a new one that nobody has ever been.
+
+    The last part says whether it is one that was there before.
+    """
+    now = max(1, time.time_ns() // 1_000_000 - _EPOCH_MS)
+    if ledger is None:
+        if options.client_id is not None:
+            return options.client_id, now, None, False
+        # A name that nobody else has needs no number of a life.
+        return _made_up(options), 0, None, False
+    known = ledger.fact("client")
+    if known is not None and options.client_id not in (None, known):
+        ledger.close()
+        raise UsageError(f"client_id: {options.data} belongs to client {known!r}, not {options.client_id!r}")
+    client = str(known or options.client_id or _made_up(options))
+    fresh = known is None or bool(ledger.fact("lost"))
+    if fresh:
+        ledger.begin_session(client, now)
+    return client, int(ledger.fact("session") or 0), ledger.saved(), not fresh
+
+
+def _made_up(options: Options) -> str:
+    return f"{options.user or 'client'}-{secrets.token_hex(_ID_BYTES)}"
+
+
+def _journal(options: Options, client: str, session: int, kept: Saved | None) -> Journal | None:
+    if options.trace is None:
+        return None
+    from ordercast.api.record import open_journal
+
+    return open_journal(options.trace, client, session, kept)
+
+
+async def _until_connected(bridge: Bridge, options: Options) -> None:
+    try:
+        async with asyncio.timeout(options.timeout):
+            while bridge.broker is None:
+                await bridge.change()
+                if bridge.failures and not any(absent for _, _, absent in bridge.failures):
+                    raise ConnectError(_why(bridge, options))  # They are there, and none wants this client.
+    except TimeoutError:
+        raise ConnectError(f"{_why(bridge, options)}; gave up after {options.timeout:g} s") from None
+
+
+def _why(bridge: Bridge, options: Options) -> str:
+    if not bridge.failures:
+        return f"cannot connect to {', '.join(options.addresses)}: no answer"
+    return "; ".join(f"cannot connect to {address}: {why}" for address, why, _ in bridge.failures)

@@ -1,0 +1,178 @@
+"""Where an application reads what is delivered to it."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Self
+
+from ordercast.api.errors import ConnectError
+from ordercast.core.ids import Topic
+from ordercast.pubsub.filters import matches
+from ordercast.pubsub.publications import Publication
+
+
+class InboxEnded(ConnectError):  # noqa: N818 - No error where reading can simply stop.
+    """Nothing more will come to this inbox."""
+
+
+class Batch:
+    """Deliveries of one topic that came together, and how many inboxes have not finished with them."""
+
+    __slots__ = ("entries", "readers", "topic")
+
+    def __init__(self, entries: Sequence[Publication], readers: int) -> None:
+        self.entries = entries
+        self.topic: Topic = entries[0].topic
+        self.readers = readers
+
+
+class Inbox:
+    """The deliveries of one subscription, in order: `async for message in inbox`.
+
+    A message counts as taken when the next ones are asked for. What is not taken is not stable anywhere: an application
+    that stops reading stops, in the end, the publishers of its topics; it loses nothing.
+    """
+
+    def __init__(self, pattern: str, done: Callable[[Batch], None]) -> None:
+        self.pattern = pattern
+        """The topic or filter that it reads."""
+        self._done = done
+        self._batches: deque[Batch] = deque()
+        self._current: Batch | None = None
+        self._in_hand: list[Batch] = []
+        self._entries: Iterator[Publication] = iter(())
+        self._waiter: asyncio.Future[None] | None = None
+        self._end: Exception | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Publication:
+        for message in self._entries:
+            return message
+        while not self._turn_page():
+            if isinstance(self._end, InboxEnded):
+                raise StopAsyncIteration
+            if self._end is not None:
+                raise self._end
+            await self._arrival()
+        return next(self._entries)
+
+    async def get(self, timeout: float | None = None) -> Publication:
+        """The next message; a TimeoutError if none comes within so many seconds."""
+        for message in self._entries:
+            return message
+        await self._next_page(timeout)
+        return next(self._entries)
+
+    async def get_batch(self, timeout: float | None = None) -> Sequence[Publication]:
+        """All that is at hand of one topic, at least one message; a TimeoutError if none comes in time."""
+        rest = list(self._entries)
+        if rest:
+            return rest
+        await self._next_page(timeout)
+        self._entries = iter(())
+        assert self._current is not None
+        return self._current.entries
+
+    async def batches(self) -> AsyncIterator[Sequence[Publication]]:
+        """What is at hand, several messages of one topic at a time: the fastest way to read."""
+        try:
+            while True:
+                yield await self.get_batch()
+        except InboxEnded:
+            return
+
+    async def hand_out(self) -> Sequence[Publication]:
+        """All that is here, at least one message. It counts as taken when `taken` says so, and not before.
+
+        For applications that make it safe first. Whoever reads this way reads in no other.
+        """
+        while not self._batches:
+            if self._end is not None:
+                raise self._end
+            await self._arrival()
+        new = list(self._batches)
+        self._batches.clear()
+        self._in_hand += new
+        return [message for batch in new for message in batch.entries]
+
+    def taken(self) -> None:
+        """Everything that was handed out is safe with the application."""
+        in_hand, self._in_hand = self._in_hand, []
+        for batch in in_hand:
+            self._done(batch)
+
+    async def _next_page(self, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._turn_page():
+                    if self._end is not None:
+                        raise self._end
+                    await self._arrival()
+        except TimeoutError:
+            raise TimeoutError(f"no message of {self.pattern} within {timeout:g} s") from None
+
+    @property
+    def waiting(self) -> int:
+        """Messages that are here and not read yet."""
+        here = sum(len(batch.entries) for batch in self._batches)
+        return here + self._left_of_batch()
+
+    def _left_of_batch(self) -> int:
+        return operator.length_hint(self._entries)
+
+    def takes(self, topic: Topic) -> bool:
+        return matches(self.pattern, topic)
+
+    def _turn_page(self) -> bool:
+        """Give back the batch that has been read, begin the next one; whether there is one."""
+        if self._current is not None:
+            finished, self._current = self._current, None
+            self._done(finished)
+        if not self._batches:
+            return False
+        self._current = self._batches.popleft()
+        self._entries = iter(self._current.entries)
+        return True
+
+    async def _arrival(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError(f"two readers of one inbox ({self.pattern}): subscribe once for each")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    # The client's side
+
+    def put(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        self._wake()
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more will come: reading stops, or raises the error, after what is here."""
+        if self._end is None:
+            self._end = error if error is not None else InboxEnded(f"the subscription to {self.pattern} has ended")
+            self._wake()
+
+    def settle(self) -> None:
+        """The reader is done with what it was given: if that is a whole batch, it counts as taken."""
+        if self._current is not None and not self._left_of_batch():
+            finished, self._current = self._current, None
+            self._done(finished)
+
+    def discard(self) -> None:
+        """Nobody reads any more: everything here counts as taken."""
+        self.end()
+        self._entries = iter(())
+        while self._turn_page():
+            self._entries = iter(())
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

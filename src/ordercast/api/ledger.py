@@ -1,0 +1,261 @@
+"""What a client with a data directory remembers, in one SQLite file (D1, FM6).
+
+A turn is one transaction, committed to the disk before any packet of the turn leaves.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ordercast.client.ports import Saved, SavedTopic
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId, Origin, Topic, origin_of
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Received, Vector
+
+_FORMAT = 1
+_FILE = "client.sqlite"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS topics (
+    topic TEXT PRIMARY KEY, receives INTEGER, granted INTEGER NOT NULL DEFAULT 0,
+    counter INTEGER NOT NULL DEFAULT 0, untaken INTEGER NOT NULL DEFAULT 0,
+    have BLOB NOT NULL DEFAULT x'80', base BLOB NOT NULL DEFAULT x'80'
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS outbox (topic TEXT, number INTEGER, body BLOB, PRIMARY KEY (topic, number)) STRICT,
+    WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS history (place INTEGER PRIMARY KEY, topic TEXT, body BLOB) STRICT;
+"""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Publication).decode
+_decode_summary = msgspec.msgpack.Decoder(dict[Origin, tuple[int, tuple[int, ...]]]).decode
+_decode_vector = msgspec.msgpack.Decoder(dict[Origin, int]).decode
+
+
+class _Topic:
+    """What is kept of a topic in memory, to be written once a turn."""
+
+    def __init__(self, saved: SavedTopic) -> None:
+        self.receives = saved.receives
+        self.granted = saved.granted
+        self.counter = saved.counter
+        self.untaken = saved.untaken
+        self.have = Received(saved.have)
+        self.base = dict(saved.base)
+        self.history: list[tuple[int, Origin, int]] = []
+        """Place in the file and id of every delivery that is kept, in order."""
+
+
+class SqliteLedger:
+    """Implements `ClientLedger` for the machine and `TurnLedger` for the runtime."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / _FILE
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self.path, isolation_level=None)
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("BEGIN EXCLUSIVE")
+            for statement in _TABLES.split(";\n"):
+                self._db.execute(statement)
+            self._check_format()
+            self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            locked = "locked" in str(error)
+            why = "is in use by another client" if locked else f"cannot be used: {error}"
+            raise UsageError(f"data: {directory} {why}") from None
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise UsageError(f"data: {self.path} cannot be used: {error}") from None
+        self.origin = origin_of(NodeId(str(self.fact("client"))), int(self.fact("session") or 0))
+        self._open = False
+        self._dirty: set[Topic] = set()
+        self._topics = {topic: _Topic(saved) for topic, saved in self.saved().topics.items()}
+        self._places = 0
+        for place, topic, body in self._db.execute("SELECT place, topic, body FROM history ORDER BY place"):
+            entry = _decode(body)
+            self._topics[topic].history.append((place, entry.origin, entry.number))
+            self._places = place
+
+    def _check_format(self) -> None:
+        found = self.fact("format")
+        if found is None:
+            self._db.execute("INSERT INTO facts VALUES ('format', ?)", (_FORMAT,))
+        elif found != _FORMAT:
+            raise UsageError(f"data: {self.path} has format {found}; this version reads {_FORMAT}")
+
+    # Who this client is
+
+    def fact(self, name: str) -> str | int | None:
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return row[0] if row is not None else None
+
+    def set_fact(self, name: str, value: str | int) -> None:
+        self._begin()
+        self._write_one("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def begin_session(self, client: str, session: int) -> None:
+        """A first session, or a new one after the overlay gave the last one up.
+
+        What had not been echoed is published again by the new session; what had been delivered stays delivered.
+        """
+        self.set_fact("client", client)
+        self.set_fact("session", session)
+        self.set_fact("attach_no", 0)
+        self.set_fact("lost", 0)
+        mine = self.origin = origin_of(NodeId(client), session)
+        for topic, kept in self._topics.items():
+            kept.granted = False
+            outbox = [_decode(body) for (body,) in self._db.execute(
+                "SELECT body FROM outbox WHERE topic = ? ORDER BY number", (topic,))]  # fmt: skip
+            self._write_one("DELETE FROM outbox WHERE topic = ?", (topic,))
+            kept.counter = 0
+            self.published(topic, [
+                msgspec.structs.replace(publication, origin=mine, number=i)
+                for i, publication in enumerate(outbox, start=1)
+            ])  # fmt: skip
+            taken = len(kept.history) - kept.untaken
+            self._drop(kept, kept.history[:taken], kept.history[taken:])
+            self._dirty.add(topic)
+        self.flush()
+
+    def saved(self) -> Saved:
+        """What the next life goes on from."""
+        topics: dict[Topic, SavedTopic] = {}
+        rows = self._db.execute("SELECT topic, receives, granted, counter, untaken, have, base FROM topics")
+        for topic, receives, granted, counter, untaken, have, base in rows:
+            topics[Topic(topic)] = SavedTopic(
+                None if receives is None else bool(receives), bool(granted), counter, untaken=untaken,
+                have=_decode_summary(have), base=_decode_vector(base),
+            )  # fmt: skip
+        for topic, body in self._db.execute("SELECT topic, body FROM outbox ORDER BY topic, number"):
+            topics[Topic(topic)].outbox.append(_decode(body))
+        for topic, body in self._db.execute("SELECT topic, body FROM history ORDER BY place"):
+            topics[Topic(topic)].history.append(_decode(body))
+        patterns = tuple(filter(None, str(self.fact("watched") or "").split(" ")))
+        return Saved(int(self.fact("attach_no") or 0), topics, patterns)
+
+    # What the machine writes down
+
+    def attach(self, attach_no: int) -> None:
+        self.set_fact("attach_no", attach_no)
+
+    def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
+        kept = self._of(topic)
+        kept.receives, kept.granted = receives, granted
+        if receives is None:
+            self._drop(kept, kept.history, [])
+            kept.untaken = 0
+
+    def watched(self, patterns: tuple[str, ...]) -> None:
+        self.set_fact("watched", " ".join(patterns))
+
+    def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
+        kept = self._of(topic)
+        self._write(
+            "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)",
+            [(topic, publication.number, _encode(publication)) for publication in publications],
+        )
+        if publications:
+            kept.counter = max(kept.counter, publications[-1].number)
+
+    def refused(self, topic: Topic, number: int) -> None:
+        self._of(topic)
+        self._write_one("DELETE FROM outbox WHERE topic = ? AND number = ?", (topic, number))
+
+    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
+        kept = self._of(topic)
+        first = self._places + 1
+        self._places += len(entries)
+        self._write(
+            "INSERT INTO history VALUES (?, ?, ?)",
+            [(place, topic, _encode(entry)) for place, entry in enumerate(entries, start=first)],
+        )
+        kept.history += [(place, entry.origin, entry.number) for place, entry in enumerate(entries, start=first)]
+        kept.untaken += len(entries)
+        mine = self.origin
+        for entry in entries:
+            kept.have.add(entry.origin, entry.number)
+        own = [(topic, entry.number) for entry in entries if entry.origin == mine]
+        if own:
+            self._write("DELETE FROM outbox WHERE topic = ? AND number = ?", own)
+
+    def consumed(self, topic: Topic, count: int) -> None:
+        kept = self._of(topic)
+        kept.untaken = max(0, kept.untaken - count)
+
+    def base(self, topic: Topic, base: Vector) -> None:
+        kept = self._of(topic)
+        grown = {origin: number for origin, number in base.items() if number > kept.base.get(origin, 0)}
+        kept.base.update(grown)
+        kept.have.raise_to(grown)
+        low = kept.base.get
+        taken = len(kept.history) - kept.untaken
+        stable = [kept_one for kept_one in kept.history[:taken] if kept_one[2] <= low(kept_one[1], 0)]
+        stay = [kept_one for kept_one in kept.history[:taken] if kept_one[2] > low(kept_one[1], 0)]
+        self._drop(kept, stable, stay + kept.history[taken:])
+        if self.origin in grown:
+            self._write_one("DELETE FROM outbox WHERE topic = ? AND number <= ?", (topic, grown[self.origin]))
+
+    def _drop(self, kept: _Topic, gone: list[tuple[int, Origin, int]], stay: list[tuple[int, Origin, int]]) -> None:
+        self._write("DELETE FROM history WHERE place = ?", [(place,) for place, _, _ in gone])
+        kept.history = stay
+
+    def _of(self, topic: Topic) -> _Topic:
+        self._begin()
+        self._dirty.add(topic)
+        kept = self._topics.get(topic)
+        if kept is None:
+            kept = self._topics[topic] = _Topic(SavedTopic())
+        return kept
+
+    # What the runtime calls
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._open = True
+            self._write_one("BEGIN IMMEDIATE")
+
+    def flush(self) -> None:
+        """Commit the turn. A disk that does not keep it is an OSError, and the client stops."""
+        if not self._open:
+            return
+        self._write(
+            "INSERT OR REPLACE INTO topics VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [self._row(topic) for topic in sorted(self._dirty)],
+        )
+        self._write_one("COMMIT")
+        self._dirty.clear()
+        self._open = False
+
+    def _write(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        try:
+            self._db.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise OSError(f"data: {self.path}: {error}") from None
+
+    def _write_one(self, statement: str, row: tuple[object, ...] = ()) -> None:
+        try:
+            self._db.execute(statement, row)
+        except sqlite3.Error as error:
+            raise OSError(f"data: {self.path}: {error}") from None
+
+    def _row(self, topic: Topic) -> tuple[object, ...]:
+        kept = self._topics[topic]
+        return (
+            topic, kept.receives, kept.granted, kept.counter, kept.untaken,
+            _encode(kept.have.summary()), _encode(kept.base),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.flush()
+        self._db.close()
+
+    def abandon(self) -> None:
+        self._db.close()

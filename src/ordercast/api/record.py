@@ -1,0 +1,56 @@
+"""The journal of a client, life after life.
+
+A turn is first made durable in the data directory, then written into the journal, then its packets leave. A client that
+is killed in between goes on later with something that its journal has never heard of; its next life adds that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ordercast.core.errors import UsageError
+from ordercast.trace.journal import Journal, journal_path, read_journal
+from ordercast.trace.schema import JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
+
+if TYPE_CHECKING:
+    from ordercast.client.ports import Saved
+
+
+def open_journal(trace: Path, client: str, session: int, kept: Saved | None) -> Journal:
+    """The journal of the life that begins; `kept` is what it has of the one before, if it is the same session."""
+    directory = trace / JOURNALS
+    if Path(client).name != client:
+        raise UsageError(f"client_id: {client!r} cannot be the name of a journal in {directory}")
+    directory.mkdir(parents=True, exist_ok=True)
+    lives = _earlier_lives(directory, client)
+    life = max([session, *(life + 1 for life in lives)])
+    journal = Journal(journal_path(directory, client, life), packets=False)
+    now_ns = time.monotonic_ns()
+    state = (STATE_KEPT if kept is not None else STATE_LOST) if lives else None
+    journal.begin(now_ns, life=int(bool(lives)), state=state)
+    if kept is not None and lives:
+        _complete(journal, now_ns, [journal_path(directory, client, life) for life in lives], kept)
+    return journal
+
+
+def _earlier_lives(directory: Path, client: str) -> list[int]:
+    endings = (
+        path.name[len(client) + 1 : -len(JOURNAL_SUFFIX)]
+        for path in directory.glob(f"*{JOURNAL_SUFFIX}")
+        if path.name.startswith(f"{client}.")
+    )
+    return sorted(int(ending) for ending in endings if ending.isascii() and ending.isdigit())
+
+
+def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Saved) -> None:
+    """Record what the last turn of the last life did and had no time to record: all of it is still in `kept`."""
+    known = {(row.kind, row.msg or row.topic) for path in earlier for row in read_journal(path)}
+    for topic, saved in sorted(kept.topics.items()):
+        if saved.receives and saved.granted and ("subscribe", topic) not in known:
+            journal.event("subscribe", now_ns, {"topic": topic})
+        journal.publish_many(now_ns, [entry for entry in saved.outbox if ("publish", entry.id) not in known])
+        if saved.receives:
+            journal.deliver_many(now_ns, [entry for entry in saved.history if ("deliver", entry.id) not in known])

@@ -1,0 +1,136 @@
+"""Which inboxes read which topics, and what they have not finished with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ordercast.api.errors import SubscribeDenied
+from ordercast.api.inbox import Batch, Inbox
+from ordercast.core.ids import Topic
+from ordercast.pubsub.publications import Publication
+
+_Futures = list["asyncio.Future[None]"]
+
+
+class Subscriptions:
+    """Deliveries go in, inboxes come out."""
+
+    def __init__(self, taken: Callable[[Topic, int], None]) -> None:
+        self._taken = taken
+        self.one_by_one = False
+        """Messages are counted as taken one by one, and not when all that came together have been."""
+        self.expected: dict[Topic, list[Sequence[Publication]]] = {}
+        """Subscriptions of an earlier life that the application has not opened again, and what came for them."""
+        self.inboxes: list[Inbox] = []
+        self.live: set[Topic] = set()
+        self.found: dict[str, set[Topic]] = {}
+        """Per filter, the topics that the overlay has told of."""
+        self._routes: dict[Topic, tuple[Inbox, ...]] = {}
+        self._waiting_live: dict[str, _Futures] = {}
+        self._waiting_left: dict[Topic, _Futures] = {}
+
+    def open(self, pattern: str) -> Inbox:
+        inbox = Inbox(pattern, self._done)
+        self.inboxes.append(inbox)
+        self._routes.clear()
+        for topic in sorted(topic for topic in self.expected if inbox.takes(topic)):
+            for entries in self.expected.pop(topic):
+                self._put(entries, (inbox,))
+        return inbox
+
+    def close(self, inbox: Inbox) -> None:
+        if inbox in self.inboxes:
+            self.inboxes.remove(inbox)
+            self._routes.clear()
+        inbox.discard()
+
+    def deliver(self, entries: Sequence[Publication]) -> None:
+        topic = entries[0].topic
+        readers = self._routes.get(topic)
+        if readers is None:
+            readers = self._routes[topic] = tuple(inbox for inbox in self.inboxes if inbox.takes(topic))
+        if not readers:
+            if topic in self.expected:
+                self.expected[topic].append(entries)
+            else:
+                self._taken(topic, len(entries))
+            return
+        self._put(entries, readers)
+
+    def _put(self, entries: Sequence[Publication], readers: tuple[Inbox, ...]) -> None:
+        for part in [(entry,) for entry in entries] if self.one_by_one else (entries,):
+            batch = Batch(part, len(readers))
+            for inbox in readers:
+                inbox.put(batch)
+
+    def _done(self, batch: Batch) -> None:
+        """Inboxes read in order, so the batches of a topic are finished in order too."""
+        batch.readers -= 1
+        if not batch.readers:
+            self._taken(batch.topic, len(batch.entries))
+
+    def needed(self, topic: Topic) -> bool:
+        return any(inbox.takes(topic) for inbox in self.inboxes)
+
+    # Waiting for the overlay
+
+    async def until_live(self, topic: Topic) -> None:
+        if topic not in self.live:
+            await _wait(self._waiting_live.setdefault(topic, []))
+
+    async def until_found(self, pattern: str) -> None:
+        """All topics that the filter takes in now are live, or denied to this client."""
+        if pattern not in self.found:
+            await _wait(self._waiting_live.setdefault(pattern, []))
+        for topic in sorted(self.found.get(pattern, ())):
+            try:
+                await self.until_live(topic)
+            except SubscribeDenied:
+                self.found[pattern].discard(topic)
+
+    async def until_left(self, topic: Topic) -> None:
+        await _wait(self._waiting_left.setdefault(topic, []))
+
+    def went_live(self, topic: Topic) -> None:
+        self.live.add(topic)
+        _release(self._waiting_live.pop(topic, []))
+
+    def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
+        self.found.setdefault(pattern, set()).update(topics)
+        _release(self._waiting_live.pop(pattern, []))
+
+    def denied(self, topic: Topic, reason: str) -> None:
+        self.live.discard(topic)
+        error = SubscribeDenied(topic, reason)
+        _release(self._waiting_live.pop(topic, []), error)
+        for inbox in self.inboxes:
+            if inbox.pattern == topic:
+                inbox.end(error)
+
+    def left(self, topic: Topic) -> None:
+        self.live.discard(topic)
+        _release(self._waiting_left.pop(topic, []))
+
+    def fail(self, error: Exception | None) -> None:
+        """The client has ended; without an error reading just stops."""
+        for inbox in self.inboxes:
+            inbox.end(error)
+        for futures in (*self._waiting_live.values(), *self._waiting_left.values()):
+            _release(futures, error or ConnectionError("the client is closed"))
+
+
+async def _wait(futures: _Futures) -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    futures.append(future)
+    await future
+
+
+def _release(futures: _Futures, error: Exception | None = None) -> None:
+    for future in futures:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

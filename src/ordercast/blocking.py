@@ -1,0 +1,231 @@
+"""The client for programs without asyncio: the same surface, with calls that block.
+
+The connection lives in a thread of its own, which runs an event loop; every call hands its work over and waits.
+Any thread may use the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import uvloop
+
+from ordercast.api import Client as AsyncClient
+from ordercast.api import ConnectError
+from ordercast.api import Inbox as AsyncInbox
+from ordercast.api import connect as connect_async
+from ordercast.api.inbox import InboxEnded
+from ordercast.core.messages import Guarantee
+from ordercast.pubsub.publications import Publication
+
+T = TypeVar("T")
+_HANDED_OVER = 10_000
+"""Messages that `publish_soon` may be ahead of the loop's thread."""
+
+
+class _Thread:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self.loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="ordercast", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it there, wait here. Interrupted here (Ctrl-C), it is cancelled there."""
+        if not self._thread.is_alive():
+            work.close()
+        self.check()
+        running = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
+
+    def check(self) -> None:
+        if not self._thread.is_alive():
+            raise ConnectError("the client is closed")
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join()
+
+
+class Inbox:
+    """The deliveries of one subscription: `for message in inbox`."""
+
+    def __init__(self, thread: _Thread, inbox: AsyncInbox) -> None:
+        self._thread = thread
+        self.inner = inbox
+        self._rest: Iterator[Publication] = iter(())
+
+    @property
+    def pattern(self) -> str:
+        return self.inner.pattern
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Publication:
+        try:
+            return self._take(None)
+        except InboxEnded:
+            raise StopIteration from None
+
+    def get(self, timeout: float | None = None) -> Publication:
+        """The next message; a TimeoutError if none comes within so many seconds."""
+        return self._take(timeout)
+
+    def batches(self) -> Iterator[Sequence[Publication]]:
+        """What is at hand, several messages of one topic at a time."""
+        rest = list(self._rest)
+        if rest:
+            yield rest
+        while True:
+            try:
+                yield self._thread.call(self.inner.get_batch())
+            except InboxEnded:
+                return
+
+    def _take(self, timeout: float | None) -> Publication:
+        for message in self._rest:
+            return message
+        self._rest = iter(self._thread.call(self.inner.get_batch(timeout)))
+        return next(self._rest)
+
+
+class Client:
+    """One client of the overlay, for any thread."""
+
+    def __init__(self, thread: _Thread, client: AsyncClient) -> None:
+        self._thread = thread
+        self._client = client
+        self._soon: queue.SimpleQueue[tuple[str, bytes, str | None, tuple[str, ...], str | Guarantee]]
+        self._soon = queue.SimpleQueue()
+        self._waking = False
+        self._failure: Exception | None = None
+
+    @property
+    def client_id(self) -> str:
+        return self._client.client_id
+
+    @property
+    def broker(self) -> str | None:
+        """The edge broker of the moment; None while another one is sought."""
+        return self._client.broker
+
+    def publish(
+        self, topic: str, payload: bytes, *, key: str | None = None, keys: Iterable[str] = (),
+        guarantee: str | Guarantee = "causal", ack: str = "safe", timeout: float | None = None,
+    ) -> str:  # fmt: skip
+        """Publish and wait until the message has come as far as `ack` says; its id."""
+        return self._thread.call(
+            self._publish(topic, payload, key=key, keys=keys, guarantee=guarantee, ack=ack, timeout=timeout)
+        )
+
+    async def _publish(self, topic: str, payload: bytes, **options: Any) -> str:
+        self._hand_over()
+        return await self._client.publish(topic, payload, **options)
+
+    def publish_soon(
+        self, topic: str, payload: bytes, *, key: str | None = None, keys: Iterable[str] = (),
+        guarantee: str | Guarantee = "causal",
+    ) -> None:  # fmt: skip
+        """Publish without waiting, unless the outbox is full. What is wrong with it is said by `flush`."""
+        self._thread.check()
+        self._soon.put((topic, payload, key, tuple(keys), guarantee))
+        if not self._waking:
+            self._waking = True
+            self._thread.loop.call_soon_threadsafe(self._hand_over)
+        if self._soon.qsize() > _HANDED_OVER:
+            self.drain()
+
+    def _hand_over(self) -> None:
+        """In the loop's thread, in the order of the calls."""
+        self._waking = False  # Before the queue is emptied: what is put in later wakes the loop again.
+        while not self._soon.empty():
+            topic, payload, key, keys, guarantee = self._soon.get()
+            try:
+                self._client.publish_soon(topic, payload, key=key, keys=keys, guarantee=guarantee)
+            except Exception as error:  # noqa: BLE001 - Whoever flushes is told.
+                self._failure = self._failure or error
+
+    def drain(self, timeout: float | None = None) -> None:
+        """Wait while the outbox is full or the overlay asks for a pause."""
+        self._thread.call(self._drain(timeout))
+
+    async def _drain(self, timeout: float | None) -> None:
+        self._hand_over()
+        await self._client.drain(timeout)
+
+    def flush(self, ack: str = "safe", timeout: float | None = None) -> None:
+        """Wait until everything published so far has come as far as `ack` says."""
+        self._thread.call(self._flush(ack, timeout))
+
+    async def _flush(self, ack: str, timeout: float | None) -> None:
+        self._hand_over()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        await self._client.flush(ack, timeout)
+
+    def subscribe(self, topic: str, *, timeout: float | None = 30.0) -> Inbox:
+        """Read a topic, or all topics of a filter, from now on."""
+        return Inbox(self._thread, self._thread.call(self._client.subscribe(topic, timeout=timeout)))
+
+    def unsubscribe(self, subscription: str | Inbox, *, timeout: float | None = 30.0) -> None:
+        """End one inbox, or all of a topic or filter; what was not read of it is dropped."""
+        inner = subscription.inner if isinstance(subscription, Inbox) else subscription
+        self._thread.call(self._client.unsubscribe(inner, timeout=timeout))
+
+    def close(self, *, timeout: float | None = 10.0) -> None:
+        """Wait until what was published is safe, take leave and disconnect."""
+        try:
+            self._thread.call(self._close(timeout))
+        finally:
+            self._thread.stop()
+
+    async def _close(self, timeout: float | None) -> None:
+        self._hand_over()
+        await self._client.close(timeout=timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._thread.call(self._client.__aexit__(kind, error, trace) if error else self._close(10.0))
+        finally:
+            self._thread.stop()
+
+
+def connect(address: str | Iterable[str], client_id: str | None = None, **options: Any) -> Client:
+    """Like `ordercast.connect`, with the same options; the client is connected when this returns."""
+    pending = connect_async(address, client_id, **options)
+    thread = _Thread()
+
+    async def connected() -> AsyncClient:
+        return await pending
+
+    try:
+        return Client(thread, thread.call(connected()))
+    except BaseException:
+        thread.stop()
+        raise

@@ -1,0 +1,236 @@
+"""Commands for brokers: one in the foreground, or a cluster of them in the background."""
+
+from __future__ import annotations
+
+import signal as signals
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from ordercast.cli.exits import VIOLATED
+from ordercast.cli.options import Json, console, print_json
+from ordercast.core.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from ordercast.net.broker_cluster import BrokerState, Cluster
+    from ordercast.net.broker_process import Launch
+
+ClusterArgument = Annotated[Path, typer.Argument(help="Cluster file (TOML).", metavar="CLUSTER.toml")]
+ClusterOption = Annotated[
+    Path | None,
+    typer.Option("--cluster", help="Cluster file; if not given, the one cluster that was started from here."),
+]
+_SHOWN = ("broker", "msg", "message", "topic", "state")
+BrokerId = Annotated[str, typer.Argument(help="Id of the broker.", metavar="ID")]
+
+
+def broker(
+    broker_id: Annotated[str, typer.Option("--id", help="Name of this broker, unique in its cluster.")],
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT to listen at; the one of the configuration if not given.")
+    ] = "",
+    parent: Annotated[str, typer.Option(help="HOST:PORT of the broker to attach to.")] = "",
+    config: Annotated[Path | None, typer.Option(help="Cluster file (TOML): brokers, settings, credentials.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Directory for a log that outlives the process.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Run directory to record this broker's events in.")] = None,
+    admin: Annotated[str, typer.Option(help="HOST:PORT of health, metrics and status.")] = "",
+    ready: Annotated[Path | None, typer.Option(hidden=True, help="File to write when started.")] = None,
+    leash: Annotated[bool, typer.Option("--leash", hidden=True, help="End when standard input does.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every connection, not only complaints.")] = False,
+) -> None:
+    """Run one broker until a signal stops it. A second signal stops it at once.
+
+    Example: ordercast broker --id b1 --listen 127.0.0.1:7001 --parent 127.0.0.1:7000 --data b1
+    """
+    import logging
+
+    from ordercast.net.broker_process import run
+    from ordercast.net.leash import end_with_standard_input
+    from ordercast.net.logs import log_to_stderr
+
+    launch = _launch(broker_id, listen, parent, config, data, trace, admin)
+    log_to_stderr(logging.INFO if verbose else logging.WARNING)
+    if leash:
+        end_with_standard_input()
+    code = run(launch, ready)
+    if code:
+        raise typer.Exit(code)
+
+
+def _launch(
+    broker_id: str, listen: str, parent: str, config: Path | None, data: Path | None, trace: Path | None, admin: str
+) -> Launch:
+    from ordercast.net.broker_process import Launch
+    from ordercast.net.cluster_file import ClusterFile, load_cluster
+    from ordercast.net.credentials import split_address
+
+    cluster = load_cluster(config) if config is not None else ClusterFile()
+    entry = cluster.find(broker_id)
+    if entry is None and not listen:
+        if cluster.broker:
+            raise unknown_name("broker", broker_id, [known.id for known in cluster.broker])
+        raise UsageError("--listen: needed, because no configuration says where this broker listens")
+    for name, address in (("--listen", listen), ("--parent", parent), ("--admin", admin)):
+        if address:
+            split_address(address, name)
+    return Launch(
+        id=broker_id,
+        listen=listen or (entry.door if entry is not None else ""),
+        parent=parent,
+        cluster=cluster,
+        data=data or (Path(cluster.data) / broker_id if cluster.data else None),
+        trace=trace or (Path(cluster.trace) if cluster.trace else None),
+        admin=admin or (entry.admin if entry is not None else ""),
+    )
+
+
+def up(
+    cluster: ClusterArgument,
+    wait: Annotated[float, typer.Option(help="Seconds to wait until every broker is in the tree; 0: do not.")] = 15.0,
+    json: Json = False,
+) -> None:
+    """Start the brokers of CLUSTER.toml in the background, those that do not run yet. Prints their status.
+
+    Example: ordercast up bank.toml && ordercast pub accounts.PT hello --broker 127.0.0.1:7000
+    """
+    from ordercast.net.broker_cluster import Cluster
+
+    found = Cluster(cluster)
+    found.up()
+    complete = not wait or found.await_tree(wait)
+    _print_status(found, json=json)
+    if not complete:
+        typer.echo(f"not every broker is in the tree after {wait:g} s; logs: {found.run_directory}", err=True)
+        raise typer.Exit(VIOLATED)
+
+
+def status(cluster: ClusterOption = None, json: Json = False) -> None:
+    """The brokers of a cluster on this machine: which run, who is root, who is whose parent.
+
+    Exit 0 if all are in the tree, 1 otherwise. Example: ordercast status --cluster bank.toml
+    """
+    states = _print_status(_find(cluster), json=json)
+    if any(state.state != "running" for state in states):
+        raise typer.Exit(VIOLATED)
+
+
+def kill(
+    broker_id: BrokerId,
+    cluster: ClusterOption = None,
+    signal: Annotated[str, typer.Option(help="Name of the signal, such as KILL, TERM, STOP or CONT.")] = "KILL",
+    json: Json = False,
+) -> None:
+    """Kill a broker of a cluster, to see what the others make of it.
+
+    Example: ordercast kill b1 && ordercast status
+    """
+    name = f"SIG{signal.upper().removeprefix('SIG')}"
+    known = [member.name for member in signals.Signals]
+    if name not in known:
+        raise unknown_name("signal", signal, [member.removeprefix("SIG") for member in known])
+    pid = _find(cluster).kill(broker_id, signals.Signals[name])
+    _say({"id": broker_id, "pid": pid, "signal": name}, f"{broker_id}: {name} to process {pid}", json=json)
+
+
+def restart(broker_id: BrokerId, cluster: ClusterOption = None, json: Json = False) -> None:
+    """Start a broker of a cluster again; one that still runs is first stopped in good order.
+
+    Example: ordercast restart b1
+    """
+    found = _find(cluster)
+    found.restart(broker_id)
+    process = found.process(broker_id)
+    pid = process.pid if process is not None else None
+    _say({"id": broker_id, "pid": pid}, f"{broker_id}: process {pid}", json=json)
+
+
+def down(cluster: ClusterOption = None, json: Json = False) -> None:
+    """Stop all brokers of a cluster in good order.
+
+    Example: ordercast down --cluster bank.toml
+    """
+    stopped = _find(cluster).down()
+    _say({"stopped": stopped}, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running", json=json)
+
+
+def explain(
+    message: Annotated[str, typer.Argument(help="Message id, such as ann/accounts.PT#7.", metavar="MSG")],
+    cluster: ClusterOption = None,
+    admin: Annotated[list[str] | None, typer.Option(help="HOST:PORT of a broker's admin port. Repeatable.")] = None,
+    json: Json = False,
+) -> None:
+    """Where a message is at every broker, and what it waits for there.
+
+    Example: ordercast explain ann/accounts.PT#7
+    """
+    from ordercast.net import admin_client
+
+    answers: list[dict[str, Any]] = []
+    for name, address in _admin_ports(cluster, admin or []):
+        told = admin_client.explain(address, message) if address else None
+        answers.append(told if told is not None else {"broker": name, "msg": message, "state": "no answer"})
+    if json:
+        print_json(answers)
+        return
+    from rich.table import Table
+
+    table = Table("broker", "where", "what it waits for")
+    for answer in answers:
+        rest = {key: value for key, value in answer.items() if key not in _SHOWN}
+        table.add_row(str(answer["broker"]), str(answer.get("state", "")), _told(rest))
+    console().print(table)
+
+
+def _admin_ports(cluster: Path | None, admin: list[str]) -> list[tuple[str, str]]:
+    if admin:
+        return [(address, address) for address in admin]
+    found = _find(cluster)
+    running = {entry.id: found.process(entry.id) for entry in found.config.broker}
+    return [(name, process.admin if process is not None else "") for name, process in running.items()]
+
+
+def _find(cluster: Path | None) -> Cluster:
+    from ordercast.net.broker_cluster import Cluster
+
+    return Cluster.find(cluster)
+
+
+def _say(value: Any, line: str, *, json: bool) -> None:
+    if json:
+        print_json(value)
+    else:
+        typer.echo(line)
+
+
+def _print_status(cluster: Cluster, *, json: bool) -> list[BrokerState]:
+    states = cluster.status()
+    if json:
+        print_json([msgspec.structs.asdict(state) for state in states])
+        return states
+    from rich.table import Table
+
+    table = Table("broker", "state", "role", "term", "parent", "children", "clients", "address", "pid")
+    for state in states:
+        overlay = (state.detail or {}).get("overlay", {})
+        clients = [c for c in (state.detail or {}).get("connections", ()) if c["kind"] == "client"]
+        told = state.state if state.problem is None else f"{state.state}: {state.problem}"
+        table.add_row(
+            state.id, told, _told(overlay.get("role")), _told(overlay.get("term")), _told(overlay.get("parent")),
+            _told(overlay.get("children")), str(len(clients)) if state.detail else "", state.address,
+            str(state.pid or ""),
+        )  # fmt: skip
+    console().print(table)
+    return states
+
+
+def _told(value: Any) -> str:
+    """A value of a status as people read it."""
+    if value is None:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_told(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_told, value))
+    return str(value)

@@ -1,0 +1,116 @@
+"""The command that shows everything at once."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ordercast.cli.exits import VIOLATED, worst
+from ordercast.cli.judging import judge_on_spark, measure_on_spark, write_page
+from ordercast.cli.options import Json, Master, console, print_json
+from ordercast.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from ordercast.experiments.demo.run import Ended
+    from ordercast.services.bank_replica import Summary
+    from ordercast.verify.spark.run_metrics import RunMetrics
+    from ordercast.verify.verdict import Verdict
+
+_PARTS = ("run", "brokers", "replicas")
+_PAGE = "report.html"
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory for the run and the report.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the operations and of the moments of the crashes.")] = 0,
+    master: Master = None,
+    json: Json = False,
+) -> None:
+    """The main job, end to end: brokers are killed under a replicated bank, and the trace is judged on Spark.
+
+    Eight brokers as processes on this machine, five bank replicas on them, the root and two more brokers killed while
+    they work; then verify, metrics and report. Exit 0 only if everything held and no operation was lost.
+    Example: ordercast demo --out runs/demo --seed 1
+    """
+    from ordercast.experiments.demo.run import perform
+    from ordercast.experiments.demo.setting import play
+    from ordercast.verify.spark.session import session
+
+    say = _clock()
+    _make_room(out)
+    if sys.stderr.isatty():
+        say("starting Spark")
+    session(master, quick=True)  # First: without Java there is no need to begin.
+    planned = play(seed)
+    for words in planned.in_words():
+        say(words)
+    try:
+        ended = perform(planned, out, say)
+    except UsageError as error:
+        say(f"could not go on: {error}")
+        raise typer.Exit(VIOLATED) from None
+    say("judging and measuring the trace on Spark")
+    verdicts = judge_on_spark([ended.run], master, witnesses=1)
+    measured = measure_on_spark([ended.run], master)
+    write_page(out / _PAGE, verdicts, measured)
+    if json:
+        print_json({"verdict": verdicts[0], "metrics": measured[0], "replicas": ended.summaries,
+                    "problems": ended.problems, "report": out / _PAGE})  # fmt: skip
+    else:
+        _print(ended, verdicts, measured)
+        typer.echo(out / _PAGE)
+    code = worst([verdict.exit_code() for verdict in verdicts] + [VIOLATED] * bool(ended.problems))
+    say("everything held" if code == 0 else "not everything held")
+    raise typer.Exit(code)
+
+
+def _clock() -> Callable[[str], None]:
+    """Says things on stderr, each with the seconds since now."""
+    began = time.monotonic()
+    return lambda words: typer.echo(f"{time.monotonic() - began:6.1f} s  {words}", err=True)
+
+
+def _make_room(out: Path) -> None:
+    """An earlier demo is replaced; anything else in the directory is somebody's."""
+    strange = sorted(path.name for path in out.glob("*") if path.name not in (*_PARTS, _PAGE))
+    if strange:
+        raise UsageError(f"--out: {out} holds {strange[0]!r}, which is not of a demo; choose another directory")
+    out.mkdir(parents=True, exist_ok=True)
+    for part in _PARTS:
+        if (out / part).exists():
+            shutil.rmtree(out / part)
+    (out / _PAGE).unlink(missing_ok=True)
+
+
+def _print(ended: Ended, verdicts: list[Verdict], measured: list[RunMetrics]) -> None:
+    from ordercast.report.text import print_metrics, print_verdicts
+
+    screen = console()
+    print_verdicts(verdicts, screen)
+    print_metrics(measured, screen)
+    _print_bank(ended, screen.print)
+
+
+def _print_bank(ended: Ended, show: Callable[..., None]) -> None:
+    """The bank's own view: equal states, equal decisions, sums that add up."""
+    from rich.table import Table
+
+    table = Table("replica", "asked", "done", "refused", "cents in all", "digest", box=None)
+    for summary in ended.summaries:
+        table.add_row(*_row(summary))
+    show(table)
+    for problem in ended.problems:
+        show(f"problem: {problem}", markup=False, highlight=False)
+    if not ended.problems:
+        show("bank: same refusals, same balances, sums add up, at every pair of replicas", highlight=False)
+
+
+def _row(summary: Summary) -> tuple[str, ...]:
+    counts = (summary.asked, summary.applied, summary.refused, summary.total_cents)
+    return summary.replica, *(f"{count:,}" for count in counts), summary.digest[:16]

@@ -1,0 +1,114 @@
+"""The client for programs without asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import ordercast
+from ordercast.core.errors import UsageError
+from ordercast.testing import EmbeddedCluster, cluster
+
+
+@pytest.fixture
+def brokers() -> Iterator[EmbeddedCluster]:
+    """One broker in a thread of its own, as if it were elsewhere."""
+    started: list[EmbeddedCluster] = []
+    ready, over = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with cluster(brokers=1) as running:
+            started.append(running)
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert ready.wait(10)
+    yield started[0]
+    over.set()
+    thread.join()
+
+
+def test_a_program_without_asyncio_publishes_and_reads(brokers: EmbeddedCluster) -> None:
+    with ordercast.blocking.connect(brokers.address, client_id="alice") as client:
+        inbox = client.subscribe("accounts.PT")
+        sent = client.publish("accounts.PT", b"deposit 10", key="162550483", guarantee="causal")
+        for message in inbox:
+            assert (message.id, message.payload, message.key) == (sent, b"deposit 10", "162550483")
+            break
+        with pytest.raises(TimeoutError, match=r"no message of accounts\.PT within 0\.05 s"):
+            inbox.get(timeout=0.05)
+
+
+def test_many_messages_keep_their_order(brokers: EmbeddedCluster) -> None:
+    with ordercast.blocking.connect(brokers.address) as client, ordercast.blocking.connect(brokers.address) as other:
+        inbox = other.subscribe("t")
+        for i in range(30_000):
+            client.publish_soon("t", b"%d" % i)
+        client.flush()
+        got: list[bytes] = []
+        for batch in inbox.batches():
+            got += [message.payload for message in batch]
+            if len(got) == 30_000:
+                break
+        assert got == [b"%d" % i for i in range(30_000)]
+
+
+def test_several_threads_share_a_client(brokers: EmbeddedCluster) -> None:
+    with ordercast.blocking.connect(brokers.address) as client:
+        inbox = client.subscribe("t")
+        threads = [threading.Thread(target=_publish, args=(client, name)) for name in (b"a", b"b", b"c")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        got = [inbox.get(5).payload for _ in range(150)]
+        for name in (b"a", b"b", b"c"):
+            assert [payload for payload in got if payload.startswith(name)] == [name + b"%d" % i for i in range(50)]
+
+
+def _publish(client: ordercast.blocking.Client, name: bytes) -> None:
+    for i in range(50):
+        if i % 10:
+            client.publish_soon("t", name + b"%d" % i)
+        else:
+            client.publish("t", name + b"%d" % i)
+
+
+def test_what_is_wrong_with_a_message_published_without_waiting_is_said_by_flush(brokers: EmbeddedCluster) -> None:
+    with ordercast.blocking.connect(brokers.address) as client:
+        client.publish_soon("t", b"", guarantee="casual")
+        with pytest.raises(UsageError, match="casual"):
+            client.flush()
+        client.flush()
+
+
+def test_reading_stops_when_the_subscription_ends(brokers: EmbeddedCluster) -> None:
+    with ordercast.blocking.connect(brokers.address) as client:
+        inbox = client.subscribe("t")
+        stop = threading.Timer(0.1, client.unsubscribe, (inbox,))
+        stop.start()
+        assert list(inbox) == []
+        stop.join()
+
+
+def test_a_closed_client_says_so_and_leaves_no_thread(brokers: EmbeddedCluster) -> None:
+    before = threading.active_count()
+    client = ordercast.blocking.connect(brokers.address)
+    client.close()
+    assert threading.active_count() == before
+    with pytest.raises(ordercast.ConnectError, match="closed"):
+        client.publish("t", b"")
+    with pytest.raises(ordercast.ConnectError, match="closed"):
+        client.publish_soon("t", b"")
+
+
+def test_a_connection_that_fails_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(ordercast.ConnectError, match=r"127\.0\.0\.1:1"):
+        ordercast.blocking.connect("127.0.0.1:1", timeout=0.1)
+    assert threading.active_count() == before

@@ -1,0 +1,81 @@
+"""What a client records can be judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ordercast.testing import cluster
+from ordercast.trace.journal import read_journal
+from tests.support.loop import run_async
+
+
+def test_a_client_records_what_it_publishes_and_receives(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            cluster(brokers=1) as brokers,
+            brokers.connect("ann", trace=tmp_path) as ann,
+            brokers.connect("bob", trace=tmp_path) as bob,
+        ):
+            inbox = await bob.subscribe("t")
+            await ann.publish("t", b"xyz", key="k", guarantee="total")
+            ann.publish_soon("t", b"")
+            assert [(await inbox.get(5)).number for _ in range(2)] == [1, 2]
+            await bob.unsubscribe("t")
+
+    run_async(main)
+    (ann,) = (tmp_path / "journals").glob("ann.*.jsonl")
+    (bob,) = (tmp_path / "journals").glob("bob.*.jsonl")
+    published = [row for row in read_journal(ann) if row.kind == "publish"]
+    assert [(row.topic, row.keys, row.guarantee, row.payload_bytes) for row in published] == [
+        ("t", ("k",), "total", 3),
+        ("t", ("",), "causal", 0),
+    ]
+    kinds = [(row.kind, row.topic) for row in read_journal(bob) if row.kind in ("subscribe", "deliver", "unsubscribe")]
+    assert kinds == [("subscribe", "t"), ("deliver", "t"), ("deliver", "t"), ("unsubscribe", "t")]
+    delivered = [row.msg for row in read_journal(bob) if row.kind == "deliver"]
+    assert delivered == [row.msg for row in published]
+
+
+def test_later_lives_say_whether_they_kept_their_state(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(brokers=1) as brokers:
+            for _ in range(2):
+                async with brokers.connect("ann", trace=tmp_path, data=tmp_path / "data"):
+                    pass
+                async with brokers.connect("bob", trace=tmp_path):
+                    pass
+
+    run_async(main)
+    for name, state in (("ann", "kept"), ("bob", "lost")):
+        first, second = sorted((tmp_path / "journals").glob(f"{name}.*.jsonl"))
+        assert next(read_journal(first)).kind == "join"
+        again = next(read_journal(second))
+        assert (again.kind, (again.info or {})["state"]) == ("recover", state)
+
+
+def test_what_a_killed_life_did_and_could_not_record_is_recorded_by_the_next(tmp_path: Path) -> None:
+    """It was killed when its disk had the last turn, and its journal had not."""
+    data, trace = tmp_path / "data", tmp_path / "run"
+
+    async def main() -> None:
+        async with cluster(brokers=1) as brokers, brokers.connect("bob", trace=trace) as bob:
+            ann = await brokers.connect("ann", trace=trace, data=data)
+            inbox = await ann.subscribe("t")
+            await bob.publish("t", b"1")
+            await ann.publish("t", b"mine")
+            for _ in range(2):
+                await inbox.get(5)
+            await ann.abandon()
+            (journal,) = (trace / "journals").glob("ann.*.jsonl")
+            kept = [line for line in journal.read_text().splitlines() if '"join"' in line]
+            journal.write_text("".join(f"{line}\n" for line in kept))
+            async with brokers.connect("ann", trace=trace, data=data) as again:
+                inbox = await again.subscribe("t")
+                await bob.publish("t", b"2")
+                while (await inbox.get(5)).payload != b"2":
+                    pass
+
+    run_async(main)
+    _, second = sorted((trace / "journals").glob("ann.*.jsonl"))
+    rows = [(row.kind, row.topic) for row in read_journal(second) if row.kind in ("recover", "subscribe", "deliver")]
+    assert rows == [("recover", None), ("subscribe", "t"), *[("deliver", "t")] * 3]

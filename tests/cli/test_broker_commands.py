@@ -1,0 +1,294 @@
+"""Brokers from the command line: one in the foreground, a cluster behind it, and what goes wrong in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ordercast.api import connect
+from ordercast.cli import main
+from ordercast.net.admin_client import ask
+from ordercast.net.broker_cluster import start_ticks
+from ordercast.net.credentials import Credentials
+from ordercast.net.wire_ports import address_of, listening
+from tests.support.loop import run_async
+from tests.support.wires import Stranger
+
+ROOT = Path(__file__).parents[2]
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ordercast(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """Runs `ordercast ARGS` in this process, in the test's directory: exit code, standard output, standard error."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["ordercast", *map(str, args)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capfd.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, captured.out, captured.err
+
+    return run
+
+
+def as_process(tmp_path: Path, *args: str) -> subprocess.Popen[str]:
+    """The same as a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ordercast", *args], cwd=tmp_path, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+
+
+def free_ports(count: int) -> list[int]:
+    doors = [listening("127.0.0.1:0") for _ in range(count)]
+    ports = [int(address_of(door).rpartition(":")[2]) for door in doors]
+    for door in doors:
+        door.close()
+    return ports
+
+
+def write_cluster(directory: Path, ports: list[int], more: str = "") -> Path:
+    brokers = [
+        f'[[broker]]\nid = "b{i}"\nport = {port}\n' + ('parent = "b0"\n' if i else "") for i, port in enumerate(ports)
+    ]
+    file = directory / "bank.toml"
+    settings = "[settings]\nlease_ms = 600\nretry_ms = 50\nrequest_ms = 500\n"
+    file.write_text(f'cluster = "bank"\n{more}\n{settings}' + "".join(brokers))
+    return file
+
+
+@pytest.fixture
+def bank(tmp_path: Path, ordercast: Command) -> Iterator[tuple[Path, list[int]]]:
+    """A cluster of three that is stopped at the end, whatever the test has done to it."""
+    ports = free_ports(3)
+    file = write_cluster(tmp_path, ports, 'data = "data"\ntrace = "trace"\nfsync = "never"\n')
+    yield file, ports
+    ordercast("down", "--cluster", file)
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (("broker", "--id", "b0"), "--listen: needed"),
+        (("broker", "--id", "b~0", "--listen", "127.0.0.1:0"), "id: 'b~0' is not a name"),
+        (("broker", "--id", "b0", "--listen", "nowhere"), "--listen: 'nowhere' is not HOST:PORT"),
+        (("broker", "--id", "b0", "--listen", "0.0.0.0:0"), "peer_token: needed to listen on 0.0.0.0"),
+        (("broker", "--id", "b0", "--listen", "127.0.0.1:0", "--config", "no.toml"), "no.toml: No such file"),
+        (("broker", "--id", "b0", "--listen", "127.0.0.1:0", "--data", "/proc/no"), "data: /proc/no: "),
+        (("up", "no.toml"), "no.toml: No such file"),
+        (("status",), "no cluster was started from this directory"),
+        (("kill", "b0", "--signal", "KLL"), "unknown signal 'KLL'; did you mean 'KILL'?"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    ordercast: Command, tmp_path: Path, args: tuple[str, ...], complaint: str
+) -> None:
+    code, out, err = ordercast(*args)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_field_of_the_configuration_is_named(ordercast: Command, tmp_path: Path) -> None:
+    file = write_cluster(tmp_path, [7000], "clster = 'x'")
+    code, _, err = ordercast("broker", "--id", "b0", "--config", file)
+    assert code == 2
+    assert err == f"ordercast: {file}: top level: unknown field 'clster'; did you mean 'cluster'?\n"
+
+
+def test_a_broker_that_is_not_in_the_configuration_is_named_with_the_nearest_one(
+    ordercast: Command, tmp_path: Path
+) -> None:
+    file = write_cluster(tmp_path, [7000])
+    code, _, err = ordercast("broker", "--id", "b", "--config", file)
+    assert (code, err) == (2, "ordercast: unknown broker 'b'; did you mean 'b0'?\n")
+
+
+def test_a_port_in_use_is_said_in_one_line(ordercast: Command, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        address = f"127.0.0.1:{port}"
+        code, _, err = ordercast("broker", "--id", "b0", "--listen", address)
+        assert (code, err) == (2, f"ordercast: listen: {address}: Address already in use\n")
+        code, _, err = ordercast("up", write_cluster(tmp_path, [port]))
+        assert (code, err) == (2, f"ordercast: broker 'b0' did not start: listen: {address}: Address already in use\n")
+
+
+def _spawn(tmp_path: Path, *args: str) -> subprocess.Popen[str]:
+    process = as_process(tmp_path, "broker", "--id", "b0", "--ready", "ready.json", *args)
+    _await_file(tmp_path / "ready.json", process)
+    return process
+
+
+def _await_file(file: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 20
+    while not file.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_broker_stops_in_good_order_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+    process = _spawn(tmp_path, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--trace", "run")
+    admin = msgspec.json.decode((tmp_path / "ready.json").read_bytes())["admin"]
+    deadline = time.monotonic() + 10
+    while (ask(admin, "/status") or {"problem": "?"})["problem"] is not None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert ask(admin, "/status")["overlay"]["role"] == "root"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=10)
+    assert (process.returncode, err) == (0, "")
+    (journal,) = (tmp_path / "run" / "journals").glob("b0.*.jsonl")
+    assert '"end"' in journal.read_text().splitlines()[-1]
+
+
+def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
+    process = _spawn(tmp_path, "--listen", "127.0.0.1:0")
+    address = msgspec.json.decode((tmp_path / "ready.json").read_bytes())["address"]
+
+    async def main() -> None:
+        peer = await Stranger.connect(address)
+        await peer.introduce(credentials=Credentials())  # It will never close: the broker waits for it.
+        process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        await peer.close()
+
+    run_async(main)
+    _, err = process.communicate(timeout=10)
+    assert (process.returncode, err) == (130, "ordercast: stopped at once\n")
+
+
+def test_a_broker_that_cannot_write_its_log_stops_with_one_line(tmp_path: Path) -> None:
+    limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)); "
+    run = "sys.argv = ['ordercast', *sys.argv[1:]]; runpy.run_module('ordercast', run_name='__main__')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", limit + run, "broker", "--id", "b0", "--listen", "127.0.0.1:0", "--data", "data",
+         "--ready", "ready.json"],
+        cwd=tmp_path, text=True, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    _await_file(tmp_path / "ready.json", process)
+    address = msgspec.json.decode((tmp_path / "ready.json").read_bytes())["address"]
+
+    async def main() -> None:
+        client = await connect(address, "ann")
+        while process.poll() is None:
+            client.publish_soon("t", bytes(1000))
+            await asyncio.sleep(0.005)
+        await client.abandon()
+
+    run_async(main)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 70
+    assert err.splitlines()[-1] == "ordercast: broker b0 stops: its disk fails: File too large"
+
+
+def test_two_brokers_cannot_share_a_data_directory(ordercast: Command, tmp_path: Path) -> None:
+    process = _spawn(tmp_path, "--listen", "127.0.0.1:0", "--data", "data")
+    try:
+        code, _, err = ordercast("broker", "--id", "b1", "--listen", "127.0.0.1:0", "--data", "data")
+        assert (code, err) == (2, "ordercast: data: data: another broker uses it\n")
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
+def test_a_cluster_is_started_killed_restarted_and_stopped(
+    ordercast: Command, bank: tuple[Path, list[int]], tmp_path: Path
+) -> None:
+    file, _ = bank
+    code, out, err = ordercast("up", file, "--json")
+    assert (code, err) == (0, "")
+    states = {state["id"]: state for state in msgspec.json.decode(out)}
+    assert [state["state"] for state in states.values()] == ["running"] * 3
+    assert states["b0"]["detail"]["overlay"]["role"] == "root"
+    assert states["b1"]["detail"]["overlay"]["parent"] == "b0"
+
+    code, out, _ = ordercast("up", file, "--json")
+    assert code == 0
+    assert [state["pid"] for state in msgspec.json.decode(out)] == [state["pid"] for state in states.values()]
+
+    code, out, _ = ordercast("status")
+    assert code == 0
+    assert "root" in out
+
+    code, out, _ = ordercast("kill", "b1")
+    assert (code, out) == (0, f"b1: SIGKILL to process {states['b1']['pid']}\n")
+    assert start_ticks(states["b1"]["pid"]) == 0
+    code, out, _ = ordercast("status", "--json")
+    assert code == 1
+    assert {state["id"]: state["state"] for state in msgspec.json.decode(out)}["b1"] == "down"
+    code, _, err = ordercast("kill", "b1")
+    assert (code, err) == (2, "ordercast: broker 'b1': not running\n")
+    code, _, err = ordercast("kill", "b11")
+    assert (code, err) == (2, "ordercast: unknown broker 'b11'; did you mean 'b1'?\n")
+
+    assert ordercast("restart", "b1")[0] == 0
+    code, out, _ = ordercast("up", file, "--json")
+    assert code == 0
+    again = {state["id"]: state for state in msgspec.json.decode(out)}
+    assert again["b1"]["life"] > states["b1"]["life"]
+
+    code, out, _ = ordercast("down")
+    assert (code, out) == (0, "stopped: b0, b1, b2\n")
+    assert ordercast("down") == (0, "nothing was running\n", "")
+    assert all(start_ticks(state["pid"]) == 0 for state in again.values())
+
+
+def test_messages_go_from_shell_to_shell_and_can_be_explained(
+    ordercast: Command, bank: tuple[Path, list[int]], tmp_path: Path
+) -> None:
+    file, ports = bank
+    assert ordercast("up", file)[0] == 0
+    reader = as_process(
+        tmp_path, "sub", "accounts.*", "--count", "4", "--timeout", "30", "--broker", f"127.0.0.1:{ports[1]}",
+        "--id", "reader", "--trace", "trace", "--json",
+    )  # fmt: skip
+    assert reader.stderr is not None
+    assert reader.stderr.readline() == "subscribed as reader\n"
+    broker = f"127.0.0.1:{ports[2]}"
+    code, out, err = ordercast(
+        "pub", "accounts.PT", "deposit 10", "--key", "7", "--guarantee", "total", "--broker", broker, "--trace",
+        "trace",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    (first,) = out.splitlines()
+    writer = as_process(tmp_path, "pub", "accounts.PT", "--broker", broker, "--trace", "trace")
+    out, _ = writer.communicate("a\nb\nc\n", timeout=30)
+    assert writer.returncode == 0
+    assert len(out.splitlines()) == 3
+    told, _ = reader.communicate(timeout=30)
+    assert reader.returncode == 0
+    got = [msgspec.json.decode(line) for line in told.splitlines()]
+    assert [message["payload"] for message in got] == ["deposit 10", "a", "b", "c"]
+    assert (got[0]["id"], got[0]["keys"], got[0]["guarantee"]) == (first, ["7"], "total")
+
+    code, out, _ = ordercast("explain", first, "--json")
+    assert code == 0
+    assert [answer["broker"] for answer in msgspec.json.decode(out)] == ["b0", "b1", "b2"]
+    code, out, _ = ordercast("verify", tmp_path / "trace", "--no-spark", "--json")
+    assert code == 0, out
+
+
+def test_clients_hear_in_one_line_why_they_get_nowhere(ordercast: Command, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    code, _, err = ordercast("sub", "a..b", "--broker", f"127.0.0.1:{port}")
+    assert code == 2
+    assert err.count("\n") == 1
+    code, _, err = ordercast("pub", "t", "x", "--broker", "nowhere")
+    assert (code, err) == (2, "ordercast: address: 'nowhere' is not HOST:PORT\n")
