@@ -1,0 +1,56 @@
+"""The port to the publish/subscribe system, as small as services need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from ordercast.api.errors import SessionLost as ClientLost
+from ordercast.core.ids import Origin, Topic
+from ordercast.core.messages import Guarantee
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Summary, Vector
+
+
+class SessionLost(ClientLost):
+    """The session was fenced or its connection closed for good. What was not answered may or may not have happened."""
+
+    def __init__(self, reason: str, *, fenced: bool = False) -> None:
+        super().__init__(reason)
+        self.fenced = fenced
+        """The overlay has given it up (FM5): the state beside it must be replaced by that of a member."""
+
+
+class Bus(Protocol):
+    """One session of a client: what it publishes on a subscribed topic comes back to it as a delivery too."""
+
+    origin: Origin
+    """Of everything that this session publishes."""
+
+    async def subscribe(self, topic: Topic, have: Summary) -> Vector:
+        """Become a member; deliveries of the topic follow, without those in `have`.
+
+        Returns up to where nothing will be delivered: what was forgotten before this session became a member, and what
+        it has said to have consumed in an earlier life. A store that lacks some of it needs a snapshot.
+        """
+
+    def publish(
+        self, topic: Topic, payload: bytes, keys: tuple[str, ...], guarantee: Guarantee
+    ) -> asyncio.Future[None] | None:
+        """Publish now. The future is done when the overlay has taken responsibility, or says that it never will.
+
+        None: it has taken it already.
+        """
+
+    async def drain(self) -> None:
+        """Wait while more was published than the overlay can take."""
+
+    async def deliveries(self) -> Sequence[Publication]:
+        """The next ones, in delivery order, at least one; raises SessionLost when there will be none."""
+
+    def consumed(self, publications: Sequence[Publication]) -> None:
+        """They are safe in the store of this replica: only now the overlay may count them as received here."""
+
+    async def close(self) -> None:
+        """Leave in good order."""

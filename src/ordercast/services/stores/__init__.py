@@ -1,0 +1,5 @@
+"""Where a replica keeps its state: in memory, in a SQLite file, in a PostgreSQL schema."""
+
+from ordercast.services.stores.port import Store, StoreError, Txn, open_store
+
+__all__ = ["Store", "StoreError", "Txn", "open_store"]
