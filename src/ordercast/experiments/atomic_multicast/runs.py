@@ -16,7 +16,6 @@ from ordercast.scenario.model import (
     AnyTo,
     ClosedLoad,
     Cpu,
-    Exponential,
     GroupsTo,
     Link,
     NodeOverride,
@@ -26,6 +25,7 @@ from ordercast.scenario.model import (
     To,
     TpccTo,
 )
+from ordercast.scenario.tables import Exponential
 
 SKEEN, DF = "skeen", "delporte-fauconnier"
 DCC, DCC_RV = "strict, whole clocks", "strict"

@@ -9,7 +9,8 @@ from typing import cast
 
 from ordercast.experiments.study import Row
 from ordercast.experiments.trace_costs import trace_costs
-from ordercast.scenario.model import Exponential, Link, OpenLoad, Regular, ReplyLoad, Scenario
+from ordercast.scenario.model import Link, OpenLoad, Regular, ReplyLoad, Scenario
+from ordercast.scenario.tables import Exponential
 
 PROTOCOLS = ("flood", "fifo", "vector")
 RATE = 1.0
