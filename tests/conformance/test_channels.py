@@ -13,8 +13,8 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.net.host import Host
-from ordercast.net.journal import Journal, read_journal
 from ordercast.net.settings import NetSettings
+from ordercast.trace.journal import Journal, read_journal
 from tests.support.loop import run_async, until
 from tests.support.net import HASTY, Inbox, build_host, closing, connected
 from tests.support.proxy import Proxy

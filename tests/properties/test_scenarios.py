@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.protocols import CATALOGUE
 from ordercast.scenario.load import load_scenario
 from ordercast.sim import simulate
+from ordercast.sim.catalogue import SIMULATED
 from ordercast.verify.judge import judge_path
 from ordercast.verify.verdict import Verdict
 
@@ -24,8 +24,16 @@ APPLICABLE = {
     "crash": GENERAL,
     "crash-lost-state": ("flood", "fifo"),
     "false-suspicion": GENERAL,
-    "groups-subtrees": GENERAL,
+    **{f"ginger-s{i}": ("broker",) for i in range(6)},
+    "groups-subtrees": (*GENERAL, "locamu"),
     "groups-zipf": GENERAL,
+    "locamu-faults": ("locamu",),
+    "locamu-s-fence": ("locamu",),
+    "locamu-s-gap": ("locamu",),
+    "locamu-s-late": ("locamu",),
+    "locamu-s-proxy": ("locamu",),
+    "locamu-s-spider": ("locamu",),
+    "locamu-s-zigzag": ("locamu",),
     "lossy": GENERAL,
     "multicast": ("skeen", "delporte-fauconnier", "daisy-chain"),
     "partition": GENERAL,
@@ -37,7 +45,7 @@ PAIRS = [(name, protocol) for name, protocols in APPLICABLE.items() for protocol
 
 
 def _judged(name: str, protocol: str, out: Path) -> Verdict:
-    simulate(load_scenario(LIBRARY / f"{name}.toml"), CATALOGUE[protocol], out=out)
+    simulate(load_scenario(LIBRARY / f"{name}.toml"), SIMULATED[protocol], out=out)
     (verdict,) = judge_path(out)
     return verdict
 

@@ -39,6 +39,8 @@ class ProtocolInfo(msgspec.Struct, frozen=True):
     """Of causal order: `topic` or `global`."""
     readmits: bool = False
     """Whether a node that restarts without its state is taken back as a new one."""
+    reach: Callable[[Any], int] | None = None
+    """Of protocols for trees: over how many hops its links go, given its options. None: any overlay as it is."""
 
     def codec(self) -> Codec:
         return Codec(self.packets)

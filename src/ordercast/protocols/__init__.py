@@ -10,10 +10,14 @@ from types import ModuleType
 
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.registry import ProtocolInfo
+from ordercast.protocols.causal_barriers import CAUSAL_BARRIERS
+from ordercast.protocols.cbcast import CBCAST
 from ordercast.protocols.daisy_chain import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
 from ordercast.protocols.delporte_fauconnier import DELPORTE_FAUCONNIER
+from ordercast.protocols.delta_neighbourhood import DELTA_NEIGHBOURHOOD
 from ordercast.protocols.fifo import FIFO
 from ordercast.protocols.flood import FLOOD
+from ordercast.protocols.locamu import LOCAMU, LOCAMU_PUBLISHED
 from ordercast.protocols.real_time import with_real_time
 from ordercast.protocols.replicas import (
     REPLICATED_DAISY_CHAIN,
@@ -29,12 +33,17 @@ from ordercast.protocols.vector import VECTOR
 CATALOGUE: dict[str, ProtocolInfo] = {
     info.name: info
     for info in (
+        CAUSAL_BARRIERS,
+        CBCAST,
         DAISY_CHAIN,
         DAISY_CHAIN_PUBLISHED,
         with_real_time(DAISY_CHAIN),
         DELPORTE_FAUCONNIER,
+        DELTA_NEIGHBOURHOOD,
         FIFO,
         FLOOD,
+        LOCAMU,
+        LOCAMU_PUBLISHED,
         REPLICATED_DAISY_CHAIN,
         REPLICATED_DAISY_CHAIN_REAL_TIME,
         REPLICATED_DELPORTE_FAUCONNIER,

@@ -1,0 +1,45 @@
+"""Header sizes of the baselines of LoCaMu as the source counts them, beside the bytes that the codec really needs.
+
+Spec: "Cost" in docs/protocols/cbcast.md, causal-barriers.md and delta-neighbourhood.md. Like for LoCaMu itself, a node
+or number counts four bytes, and message ids, names of topics, framing and acknowledgements count nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ordercast.core.state import State
+from ordercast.protocols.locamu_packets import Columns
+from ordercast.protocols.locamu_sizes import WORD, past_bytes
+
+
+class Tally(State):
+    """What the first copies of a node would have cost by the source's count."""
+
+    def __init__(self) -> None:
+        self.copies = 0
+        self.header_bytes = 0
+
+    def add(self, header_bytes: int) -> None:
+        self.copies += 1
+        self.header_bytes += header_bytes
+
+
+def changed_clock_bytes(changes: Columns) -> int:
+    """CBCAST: per group with a change a word, per changed entry two."""
+    return past_bytes(changes)
+
+
+def whole_clock_bytes(group_sizes: Iterable[int]) -> int:
+    """CBCAST without compression: a word per member of each group, in one fixed order."""
+    return WORD * sum(group_sizes)
+
+
+def barrier_bytes(targets: int, lists: Columns) -> int:
+    """Causal Barriers: two words a target, although its id needs one, and two per entry of every list."""
+    return 2 * WORD * (targets + sum(len(barrier) // 2 for barrier in lists))
+
+
+def entry_bytes(entries: int) -> int:
+    """Delta-Neighbourhood: two words per entry of the list, those of skipped nodes included."""
+    return 2 * WORD * entries

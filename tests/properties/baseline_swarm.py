@@ -1,0 +1,177 @@
+"""A swarm of small random runs of the baselines on trees, judged every time.
+
+    python tests/properties/baseline_swarm.py --seeds 1000 --protocol cbcast
+
+Lines, binary and random trees; overlapping groups, with publishers that are members of none; links that lose, double
+and reorder; crashes with recovery, partitions, pauses and false suspicions, as far as a protocol says it survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ordercast.core.registry import ProtocolInfo
+from ordercast.overlay.extended import Routes
+from ordercast.overlay.graphs import Graph, build_graph
+from ordercast.protocols import lookup
+from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.model import Scenario
+from ordercast.sim import simulate
+from ordercast.verify.verdict import HELD, Verdict
+from tests.properties.swarm import Dice
+
+DURATION_MS = 800
+UNNOTICED_MS = 2 * DURATION_MS
+"""The delay of a detector that suspects nobody before the end of the run."""
+BASELINES = ("cbcast", "causal-barriers", "delta-neighbourhood")
+
+
+def baseline_scenario(protocol: str, seed: int) -> Scenario:
+    """The scenario that belongs to the seed."""
+    dice = Dice(seed, "baseline", protocol)
+    overlay = {"kind": dice.pick(["line", "tree", "random-tree"]), "nodes": 5 + dice.below(6)}
+    graph = build_graph(parse_scenario({"name": "", "overlay": overlay, "workload": []}).overlay, seed)
+    options, quiet = _options(dice, protocol)
+    if "f" in options:
+        options["f"] = min(options["f"], Routes(graph, None).diameter() - 1)
+    faults = [fault for fault in _faults(dice, graph) if not (quiet and fault["kind"] in {"suspicion", "partition"})]
+    return parse_scenario(
+        {
+            "name": f"{protocol}-swarm-{seed}",
+            "overlay": overlay,
+            "protocol": protocol,
+            "options": options,
+            "duration_ms": DURATION_MS,
+            "groups": _groups(dice, graph),
+            "link": _link(dice),
+            "detector": {"delay_ms": UNNOTICED_MS if quiet else dice.pick([1, 20, 100])},
+            "workload": _workload(dice),
+            "fault": faults,
+            "trace": {"record": "app"},
+        }
+    )
+
+
+def _options(dice: Dice, protocol: str) -> tuple[dict[str, Any], bool]:
+    """Settings, and whether nobody may be suspected in the run."""
+    options: dict[str, Any] = {"retransmit_ms": dice.pick([30, 100])}
+    if protocol == "cbcast":
+        return options | {"delta": dice.chance(0.5), "ack_ms": dice.pick([1, 20])}, False
+    if protocol == "causal-barriers":
+        return options | {"prune": dice.chance(0.5), "ack_ms": dice.pick([1, 20])}, False
+    waits = dice.chance(0.6)
+    return options | {"f": dice.pick([0, 1, 1, 2]), "waits": waits}, not waits
+
+
+def _groups(dice: Dice, graph: Graph) -> dict[str, Any]:
+    if dice.chance(0.2):
+        return {"kind": "everyone", "topics": 1 + dice.below(2)}
+    members = {f"t{i}": dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes))) for i in range(2 + dice.below(3))}
+    return {"kind": "explicit", "members": members}
+
+
+def _link(dice: Dice) -> dict[str, Any]:
+    latency: Any = dice.pick(
+        [5.0, {"kind": "uniform", "low_ms": 1, "high_ms": 60}, {"kind": "exponential", "mean_ms": 20}]
+    )
+    return {
+        "latency_ms": latency,
+        "fifo": dice.chance(0.2),
+        "loss": dice.pick([0, 0, 0.05, 0.2]),
+        "duplicate": dice.pick([0, 0.05, 0.2]),
+    }
+
+
+def _workload(dice: Dice) -> list[dict[str, Any]]:
+    common = {"topics": "any", "payload_bytes": 16, "limit": 50}
+    loads: list[dict[str, Any]] = [
+        dice.pick(
+            [
+                {"kind": "open", "rate_per_s": dice.pick([30, 80]), **common},
+                {"kind": "burst", "size": 3, "every_ms": 200, **common},
+            ]
+        )
+    ]
+    if dice.chance(0.8):
+        loads.append({"kind": "reply", "probability": 0.4, "delay_ms": dice.pick([0, 10]), **common})
+    return loads
+
+
+def _faults(dice: Dice, graph: Graph) -> list[dict[str, Any]]:
+    faults: list[dict[str, Any]] = []
+    for node in dice.sample(graph.nodes, dice.below(4)):
+        start = dice.between(0, DURATION_MS * 0.6)
+        end = start + dice.between(1, DURATION_MS * 0.3)
+        survive = dice.pick(["all", "none", "random"])
+        faults.append({"kind": "crash", "node": node, "at_ms": start, "recover_ms": end, "survive": survive})
+    for node in dice.sample(graph.nodes, dice.below(5)):
+        start = dice.between(0, DURATION_MS * 0.7)
+        times = {"at_ms": start, "until_ms": start + dice.between(1, DURATION_MS * 0.3)}
+        faults.append(_passing(dice, graph, node, times))
+    return faults
+
+
+def _passing(dice: Dice, graph: Graph, node: str, times: dict[str, float]) -> dict[str, Any]:
+    match dice.pick(["pause", "suspicion", "suspicion by one", "partition"]):
+        case "pause":
+            return {"kind": "pause", "node": node, **times}
+        case "suspicion":
+            return {"kind": "suspicion", "node": node, **times}
+        case "partition":
+            side = dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes) - 1))
+            return {"kind": "partition", "sides": [side, [n for n in graph.nodes if n not in side]], **times}
+        case _:
+            return {"kind": "suspicion", "node": node, "by": dice.pick(graph.neighbours[node]), **times}  # type: ignore[index]
+
+
+def judge_seed(protocol: ProtocolInfo, seed: int, out: Path, *, name: str | None = None) -> Verdict:
+    """Run the seed and judge what it left behind; `name` is the protocol whose scenarios a variant is put through."""
+    from ordercast.verify.judge import judge_path  # Late: it compiles kernels, which who only simulates can do without.
+
+    simulate(baseline_scenario(name or protocol.name, seed), protocol, seed=seed, out=out)
+    (verdict,) = judge_path(out)
+    return verdict
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--protocol", action="append", choices=BASELINES)
+    arguments = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in arguments.protocol or BASELINES:
+            deliveries, before, started = 0, failed, time.monotonic()
+            for seed in range(arguments.first, arguments.first + arguments.seeds):
+                verdict = judge_seed(lookup(name), seed, Path(scratch) / "run")
+                deliveries += max((result.deliveries for result in verdict.results), default=0)
+                if verdict.exit_code() != HELD:
+                    failed += 1
+                    _report(name, seed, verdict, in_full=arguments.seeds == 1)
+            spent = time.monotonic() - started
+            count = failed - before
+            print(
+                f"{name}: {arguments.seeds} seeds, {deliveries} deliveries, {count} failed, {spent:.1f} s", flush=True
+            )
+    return 1 if failed else 0
+
+
+def _report(name: str, seed: int, verdict: Verdict, *, in_full: bool) -> None:
+    print(f"{name}, seed {seed}: {verdict.reason}")
+    for result in verdict.results:
+        if result.verdict not in {"pass", "not applicable"}:
+            print(f"  {result.check}: {result.verdict} ({result.violations}) {result.reason}", flush=True)
+            for witness in result.witnesses[:1] if in_full else ():
+                print("    " + "\n    ".join(witness.story))
+    if in_full:
+        print(dump_scenario(baseline_scenario(name, seed)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""A swarm of small random LoCaMu runs in the simulator, judged every time.
+
+    python tests/properties/locamu_swarm.py --seeds 1000 --f 2
+
+Lines, binary, random, comb and zig-zag trees; overlapping groups; links that lose, double and reorder; crashes with
+recovery, partitions, pauses, false suspicions, and nodes that stay down within the fault assumption (P4).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ordercast.core.registry import ProtocolInfo
+from ordercast.overlay.extended import Routes
+from ordercast.overlay.graphs import Graph, build_graph
+from ordercast.protocols import lookup
+from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.model import Scenario
+from ordercast.sim import simulate
+from ordercast.verify.verdict import HELD, Verdict
+from tests.properties.swarm import Dice
+
+DURATION_MS = 800
+
+
+def swarm_scenario(seed: int, f: int) -> Scenario:
+    """The scenario that belongs to the seed."""
+    dice = Dice(seed, "locamu", f)
+    overlay = _overlay(dice, f)
+    graph = build_graph(parse_scenario({"name": "", "overlay": overlay, "workload": []}).overlay, seed)
+    overlay = {"kind": "edges", "edges": [list(edge) for edge in graph.edges], "tree": True}
+    return parse_scenario(
+        {
+            "name": f"locamu-swarm-{f}-{seed}",
+            "overlay": overlay,
+            "protocol": "locamu",
+            "options": {"f": f, "delta": dice.chance(0.5), "ack_ms": dice.pick([20, 50, 100]), "check": True},
+            "duration_ms": DURATION_MS,
+            "groups": _groups(dice, graph),
+            "link": _link(dice),
+            "detector": {"delay_ms": dice.pick([1, 20, 100])},
+            "workload": _workload(dice),
+            "fault": _faults(dice, graph, f),
+            "trace": {"record": "app"},
+        }
+    )
+
+
+def _overlay(dice: Dice, f: int) -> dict[str, Any]:
+    nodes = max(5, f + 3) + dice.below(6)
+    kind = dice.pick(["line", "tree", "random-tree", "comb", "zigzag"])
+    if kind in {"line", "tree"}:
+        return {"kind": kind, "nodes": max(nodes, 7)}
+    if kind == "random-tree":
+        return {"kind": kind, "nodes": nodes + 2, "degree": 3}
+    trunk = 6 if kind == "zigzag" else 4 + dice.below(3)
+    edges = [[f"n{i}", f"n{i + 1}"] for i in range(trunk - 1)]
+    edges += [[f"n{i}", f"t{i}"] for i in range(trunk)]
+    if kind == "zigzag":
+        edges.append(["n0", "u0"])
+    return {"kind": "edges", "edges": edges}
+
+
+def _groups(dice: Dice, graph: Graph) -> dict[str, Any]:
+    if dice.chance(0.3):
+        return {"kind": "everyone", "topics": 1 + dice.below(2)}
+    members = {f"t{i}": dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes))) for i in range(2 + dice.below(3))}
+    return {"kind": "explicit", "members": members}
+
+
+def _link(dice: Dice) -> dict[str, Any]:
+    latency: Any = dice.pick(
+        [5.0, {"kind": "uniform", "low_ms": 1, "high_ms": 60}, {"kind": "exponential", "mean_ms": 20}]
+    )
+    return {
+        "latency_ms": latency,
+        "fifo": dice.chance(0.3),
+        "loss": dice.pick([0, 0, 0.05, 0.2]),
+        "duplicate": dice.pick([0, 0, 0.05, 0.2]),
+    }
+
+
+def _workload(dice: Dice) -> list[dict[str, Any]]:
+    common = {"topics": "any", "payload_bytes": 16, "limit": 40}
+    loads: list[dict[str, Any]] = [
+        dice.pick(
+            [
+                {"kind": "open", "rate_per_s": dice.pick([20, 60]), **common},
+                {"kind": "burst", "size": 2, "every_ms": 200, **common},
+            ]
+        )
+    ]
+    if dice.chance(0.8):
+        loads.append({"kind": "reply", "probability": 0.4, "delay_ms": dice.pick([0, 10]), **common})
+    return loads
+
+
+def _faults(dice: Dice, graph: Graph, f: int) -> list[dict[str, Any]]:
+    faults: list[dict[str, Any]] = []
+    standing = _standing(dice, graph, f) if dice.chance(0.25) else []
+    faults += [{"kind": "crash", "node": node, "at_ms": 0.0} for node in standing]
+    others = [node for node in graph.nodes if node not in standing]
+    if not standing:
+        for node in dice.sample(others, dice.below(3)):
+            start = dice.between(0, DURATION_MS * 0.6)
+            survive = dice.pick(["all", "none", "random"])
+            end = start + dice.between(1, DURATION_MS * 0.3)
+            faults.append({"kind": "crash", "node": node, "at_ms": start, "recover_ms": end, "survive": survive})
+    for _ in range(dice.below(6)):
+        start = dice.between(0, DURATION_MS * 0.7)
+        times = {"at_ms": start, "until_ms": start + dice.between(1, DURATION_MS * 0.3)}
+        faults.append(_passing(dice, graph, others, times))
+    firsts = {(fault["kind"], str(fault.get("node")), fault["at_ms"]): fault for fault in faults}
+    return _without_overlaps(list(firsts.values()))
+
+
+def _without_overlaps(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One node cannot pause twice at a time."""
+    kept: list[dict[str, Any]] = []
+    paused: set[str] = set()
+    for fault in faults:
+        if fault["kind"] == "pause":
+            if fault["node"] in paused:
+                continue
+            paused.add(fault["node"])
+        kept.append(fault)
+    return kept
+
+
+def _passing(dice: Dice, graph: Graph, others: Sequence[str], times: dict[str, float]) -> dict[str, Any]:
+    node = dice.pick(others)
+    match dice.pick(["pause", "suspicion", "suspicion by one", "suspicion by one", "partition"]):
+        case "pause":
+            return {"kind": "pause", "node": node, **times}
+        case "suspicion":
+            return {"kind": "suspicion", "node": node, **times}
+        case "partition":
+            side = dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes) - 1))
+            return {"kind": "partition", "sides": [side, [n for n in graph.nodes if n not in side]], **times}
+        case _:
+            return {"kind": "suspicion", "node": node, "by": dice.pick(graph.neighbours[node]), **times}  # type: ignore[index]
+
+
+def _standing(dice: Dice, graph: Graph, f: int) -> list[str]:
+    """Nodes that are down from the start, at most f on every path of 2f + 1."""
+    routes = Routes(graph, None)
+    down: list[str] = []
+    for node in dice.sample(graph.nodes, 1 + dice.below(3)):
+        near = [other for other in down if routes.distance(routes.rank[other], routes.rank[node]) <= 2 * f]  # type: ignore[index]
+        if len(near) < f and len(down) < len(graph.nodes) - 2:
+            down.append(node)
+    return down if f == 1 or len(down) <= 1 else down[:1]
+
+
+def judge_seed(protocol: ProtocolInfo, seed: int, f: int, out: Path) -> Verdict:
+    from ordercast.verify.judge import judge_path  # Late: it compiles kernels, which who only simulates can do without.
+
+    simulate(swarm_scenario(seed, f), protocol, seed=seed, out=out)
+    (verdict,) = judge_path(out)
+    return verdict
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--f", type=int, default=1)
+    parser.add_argument("--protocol", default="locamu")
+    arguments = parser.parse_args()
+    protocol, failed, deliveries, started = lookup(arguments.protocol), 0, 0, time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        for seed in range(arguments.first, arguments.first + arguments.seeds):
+            verdict = judge_seed(protocol, seed, arguments.f, Path(scratch) / "run")
+            deliveries += max((result.deliveries for result in verdict.results), default=0)
+            if verdict.exit_code() != HELD:
+                failed += 1
+                print(f"seed {seed}: {verdict.reason}")
+                for result in verdict.results:
+                    if result.verdict not in {"pass", "not applicable"}:
+                        print(f"  {result.check}: {result.verdict} ({result.violations}) {result.reason}", flush=True)
+                if arguments.seeds == 1:
+                    print(dump_scenario(swarm_scenario(seed, arguments.f)))
+    spent = time.monotonic() - started
+    done = f"{arguments.seeds} seeds, {deliveries} deliveries, {failed} failed, {spent:.1f} s"
+    print(f"{protocol.name}, f = {arguments.f}: {done}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

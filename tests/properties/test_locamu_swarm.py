@@ -1,0 +1,60 @@
+"""Any tree, any suspicions, any bad weather: LoCaMu keeps causal order and delivers once. More seeds by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ordercast.protocols import lookup
+from ordercast.scenario.model import Crash, Partition, Pause, Suspicion
+from ordercast.verify.verdict import HELD
+from tests.mutants import locamu_mutants
+from tests.properties.locamu_storm import Storm
+from tests.properties.locamu_swarm import judge_seed, swarm_scenario
+
+SEEDS_PER_TEST = 5
+
+
+@pytest.mark.parametrize("first", range(0, 20, SEEDS_PER_TEST))
+@pytest.mark.parametrize("f", [1, 2])
+def test_the_promise_is_kept_whatever_happens(f: int, first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        verdict = judge_seed(lookup("locamu"), seed, f, tmp_path / "run")
+        replay = f"python tests/properties/locamu_swarm.py --seeds 1 --first {seed} --f {f}"
+        assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"
+
+
+@pytest.mark.parametrize("f", [1, 2, 3])
+def test_no_order_of_packets_and_suspicions_breaks_an_invariant(f: int) -> None:
+    """P1, P2, P3 and N1 to N9, at nodes that only pass messages on, too."""
+    for seed in range(8 if f < 3 else 3):
+        try:
+            Storm(seed, f, check=True).run()
+        except AssertionError as error:
+            raise AssertionError(f"python tests/properties/locamu_storm.py --seeds 1 --first {seed} --f {f}") from error
+
+
+@pytest.mark.parametrize(
+    ("mutant", "seed"),
+    [
+        (locamu_mutants.JUMPS_UNSAFELY, 38),
+        (locamu_mutants.MERGES_NOTHING, 0),
+        (locamu_mutants.ADOPTS_WITHOUT_FENCE, 1),
+        (locamu_mutants.SEES_TOO_LITTLE, 3),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_storm_breaks_what_is_broken(mutant: object, seed: int) -> None:
+    with pytest.raises(AssertionError):
+        Storm(seed, 1, mutant).run()  # type: ignore[arg-type]
+
+
+def test_the_swarm_contains_every_fault() -> None:
+    scenarios = [swarm_scenario(seed, 1) for seed in range(40)]
+    faults = [fault for scenario in scenarios for fault in scenario.fault]
+    assert {type(fault) for fault in faults} == {Crash, Partition, Pause, Suspicion}
+    assert {fault.recover_ms is None for fault in faults if isinstance(fault, Crash)} == {True, False}
+    assert {fault.by is None for fault in faults if isinstance(fault, Suspicion)} == {True, False}
+    assert {scenario.link.loss > 0 for scenario in scenarios} == {True, False}
+    assert {scenario.link.fifo for scenario in scenarios} == {True, False}

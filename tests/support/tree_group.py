@@ -1,0 +1,53 @@
+"""Any protocol for trees driven by hand: nodes are characters, edges pairs of them, groups strings of members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ordercast.core.ids import NodeId, Topic
+from ordercast.core.machine import Machine
+from ordercast.core.messages import Message, Packet
+from ordercast.core.registry import ProtocolInfo
+from ordercast.overlay.extended import Routes, TreePlace, extended
+from ordercast.overlay.graphs import Graph
+from ordercast.protocols import lookup
+from tests.support.group import Group
+
+
+class AnyTreeGroup(Group):
+    """A group's name is the string of its members."""
+
+    def __init__(self, protocol: str | ProtocolInfo, edges: str, groups: str, **options: Any) -> None:
+        names = sorted(set(edges.replace(" ", "")))
+        base = Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
+        topics = {Topic(members): tuple(map(NodeId, members)) for members in groups.split()}
+        self.routes = Routes(base, topics)
+        info = lookup(protocol) if isinstance(protocol, str) else protocol
+        assert info.reach is not None
+        linked = extended(self.routes, info.reach(info.parse_options(options)))
+        members = {str(topic): list(nodes) for topic, nodes in topics.items()}
+        super().__init__(info, *names, edges=linked.edges, topics=members, **options)
+
+    def build(self, node: str) -> Machine:
+        who = NodeId(node)
+        place = TreePlace(who, self.neighbours[who], self.nodes, self.groups, self.lives[who], (), self.routes)
+        return self.info.build(place, self.options)
+
+    def publish(self, node: str, members: str, **more: Any) -> Message:
+        return self.broadcast(node, topic=members, **more)
+
+    def flying(self, message: Message, to: str, by: str | None = None) -> list[Packet]:
+        """The copies of a message in flight."""
+        return [
+            packet
+            for sender, receiver, packet in self.in_flight
+            if receiver == to and by in {None, sender} and getattr(packet, "message", None) == message
+        ]
+
+    def crash_and_recover_all(self) -> None:
+        """Everybody at once, with nothing in flight surviving."""
+        for node in self.nodes:
+            self.crash(node)
+        self.in_flight.clear()
+        for node in self.nodes:
+            self.recover(node)

@@ -1,0 +1,196 @@
+"""Causal Barriers: a message waits for what was sent to the same node before it, and for nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from ordercast.core.effects import Deliver
+from ordercast.core.errors import PeerError, UsageError
+from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.core.messages import Message
+from ordercast.protocols import lookup
+from ordercast.protocols.baseline_sizes import barrier_bytes
+from ordercast.protocols.causal_barriers import CausalBarriers, Data
+from tests.support.tree_group import AnyTreeGroup
+
+LINE = "01 12 23"
+
+
+def group_of(edges: str = LINE, groups: str = "0123", *, prune: bool = True) -> AnyTreeGroup:
+    return AnyTreeGroup("causal-barriers", edges, groups, prune=prune, tally=True)
+
+
+def machine(group: AnyTreeGroup, node: str) -> CausalBarriers:
+    found = group.machines[NodeId(node)]
+    assert isinstance(found, CausalBarriers)
+    return found
+
+
+def header(group: AnyTreeGroup, message: Message, to: str) -> tuple[tuple[int, ...], dict[int, dict[int, int]]]:
+    """Targets and barriers of a copy in flight."""
+    (packet,) = group.flying(message, to=to)
+    assert isinstance(packet, Data)
+    lists = {one[0]: dict(zip(one[1::2], one[2::2], strict=True)) for one in packet.header[1]}
+    return packet.header[0], lists
+
+
+def test_an_answer_waits_for_its_question() -> None:
+    group = group_of()
+    question = group.publish("0", "0123")
+    group.carry(question, to="1")
+    answer = group.publish("1", "0123")
+    assert group.carry(answer, to="2") == []
+    assert group.flying(answer, to="3")
+    assert group.carry(question, to="2") == [Deliver(question), Deliver(answer)]
+
+
+def test_messages_of_one_publisher_are_delivered_in_order() -> None:
+    group = group_of("01", "01")
+    first, second, third = (group.publish("0", "01") for _ in range(3))
+    assert group.carry(third, to="1") == []
+    assert group.carry(second, to="1") == []
+    assert group.carry(first, to="1") == [Deliver(first), Deliver(second), Deliver(third)]
+
+
+def test_order_holds_through_nodes_that_are_no_target_of_the_first_message() -> None:
+    """B4: what 2 has to wait for travels through 1, which never gets it."""
+    group = group_of("01 12", "02 01 12")
+    start = group.publish("0", "02")
+    between = group.publish("0", "01")
+    group.carry(start, to="1")
+    group.carry(between, to="1")
+    end = group.publish("1", "12")
+    assert group.carry(end, to="2") == []
+    assert group.carry(start, to="2") == [Deliver(start), Deliver(end)]
+
+
+def test_a_message_waits_for_nothing_that_is_not_for_its_receiver() -> None:
+    group = group_of("01 12", "01 12")
+    group.carry(group.publish("0", "01"), to="1")
+    after = group.publish("1", "12")
+    assert header(group, after, to="2")[1] == {}
+    assert group.carry(after, to="2") == [Deliver(after)]
+
+
+def test_only_direct_dependencies_travel() -> None:
+    """B3: a message that is delivered replaces what it waited for itself."""
+    group = group_of("01 12 13", "0123")
+    first = group.publish("0", "0123")
+    group.carry(first, to="1")
+    second = group.publish("1", "0123")
+    assert header(group, second, to="2")[1] == {2: {0: 1}, 3: {0: 1}}
+    group.carry(first, to="2")
+    group.carry(second, to="2")
+    third = group.publish("2", "0123")
+    assert header(group, third, to="1")[1] == {0: {1: 1}, 3: {1: 1}}
+
+
+def test_without_pruning_publishers_wait_for_themselves_and_the_order_is_the_same() -> None:
+    group = group_of(groups="0123", prune=False)
+    first = group.publish("0", "0123")
+    group.carry(first, to="1")
+    second = group.publish("1", "0123")
+    assert header(group, second, to="2")[1] == {0: {0: 1}, 2: {0: 1}, 3: {0: 1}}
+    assert group.carry(second, to="0") == [Deliver(second)]
+
+
+def test_any_set_of_nodes_can_be_addressed() -> None:
+    group = group_of("01 12 23 14")
+    first = group.publish("0", "", dst=["3", "1"])
+    second = group.publish("3", "", dst=["1", "4"])
+    group.settle()
+    assert {node: group.delivered[NodeId(node)] for node in "024"} == {"0": [], "2": [], "4": [second]}
+    assert set(group.delivered[NodeId("1")]) == {first, second}
+    assert set(group.delivered[NodeId("3")]) == {first}
+    assert not any(packet for packet in group.in_flight)
+
+
+def test_a_publisher_need_not_be_a_member() -> None:
+    group = group_of(groups="23")
+    first, second = group.publish("0", "23"), group.publish("0", "23")
+    group.settle()
+    assert group.delivered == {"0": [], "1": [], "2": [first, second], "3": [first, second]}
+
+
+def test_a_duplicate_is_ignored() -> None:
+    group = group_of("01", "01")
+    message = group.publish("0", "01")
+    (packet,) = group.packets(Data)
+    assert isinstance(packet, Data)
+    assert group.carry(message, to="1") == [Deliver(message)]
+    assert group.hand(Data(0, 2, 0, False, packet.message, packet.header), to="1", by="0") == []
+
+
+def test_sizes_by_the_count_of_the_source() -> None:
+    """Eight bytes a target and eight an entry."""
+    group = group_of()
+    group.publish("0", "0123")
+    group.publish("0", "0123")
+    tally = machine(group, "0").tally
+    assert tally is not None
+    assert (tally.copies, tally.header_bytes) == (2, 8 * 4 + 8 * (4 + 3))
+    assert barrier_bytes(0, tuple((node, *[1] * 2048) for node in range(1024))) == 8_388_608
+
+
+def test_the_metadata_formula_is_what_the_wire_says() -> None:
+    """T targets, B nodes with a barrier, E entries of all barriers."""
+    group = group_of(groups="0123 023")
+    codec = lookup("causal-barriers").codec()
+    for members in ("0123", "023", "0123"):
+        group.publish("0", members)
+    for packet in group.packets(Data, to="1"):
+        assert isinstance(packet, Data)
+        targets, lists = packet.header
+        entries = sum(len(one) // 2 for one in lists)
+        names = {"o": 1, "t": len(packet.message.topic), "T": len(targets), "B": len(lists), "E": entries}
+        size = codec.size(packet) - len(packet.message.payload)
+        assert size == eval(lookup("causal-barriers").metadata, {"__builtins__": {}}, names)
+        assert codec.decode(codec.encode(packet), "0") == packet
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_durable_state_is_enough_to_go_on(prune: bool) -> None:
+    group = group_of("01 12 13", "0123 23 02", prune=prune)
+    for round_ in range(5):
+        for node, members in zip("0123", ("0123", "23", "02", "0123"), strict=True):
+            group.publish(node, members)
+        group.reorder(round_)
+        for _ in range(6):
+            sender, receiver, packet = group.in_flight.pop(0)
+            group.hand(packet, to=receiver, by=sender)
+        del group.in_flight[:2]
+        group.crash_and_recover_all()
+    group.settle()
+    assert {node: len(set(group.delivered[node])) for node in group.nodes} == {"0": 15, "1": 10, "2": 20, "3": 15}
+    assert all(len(seen) == len(set(seen)) for seen in group.delivered.values())
+
+
+def test_a_copy_is_equal_and_independent() -> None:
+    group = group_of()
+    group.carry(group.publish("0", "0123"), to="1")
+    original = machine(group, "1")
+    clone, frozen = original.copy(), original.frozen()
+    assert clone == original
+    group.machines[NodeId("1")] = clone
+    group.publish("1", "0123")
+    assert clone != original
+    assert original.frozen() == frozen
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    group = group_of()
+    with pytest.raises(UsageError, match="unknown group 'nobody'"):
+        group.publish("0", "nobody")
+    with pytest.raises(UsageError, match="unknown node 'x'"):
+        group.publish("0", "", dst=["1", "x"])
+    with pytest.raises(UsageError, match="0123: causal-barriers has fixed groups"):
+        group.subscribe("0", "0123")
+
+
+def test_a_peer_that_sends_nonsense_is_named() -> None:
+    group = group_of()
+    message = Message(Origin("2"), 1, Topic("0123"), b"")
+    for header_ in (((9,), ()), ((0,), ((9, 1, 1),)), ((0,), ((0, 1),))):
+        number = group.machines[NodeId("0")].links.links[NodeId("1")].received + 1  # type: ignore[attr-defined]
+        with pytest.raises(PeerError, match="1: sent 2#1 with barriers of nodes that nobody knows"):
+            group.hand(Data(0, number, 0, False, message, header_), to="0", by="1")
