@@ -1,9 +1,10 @@
 # Every target sets up what it needs (virtual environment, locked dependencies, Java) on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench swarm docs format lock setup clean
+.PHONY: help demo test check bench swarm chaos docs format lock setup clean
 BIN := .venv/bin
 READY := .venv/.ready
 SEEDS ?= 1000
+CHAOS ?= 20
 export NO_MKDOCS_2_WARNING := 1
 
 help: ## list the targets
@@ -14,11 +15,11 @@ $(READY): requirements.lock requirements-java.lock pyproject.toml scripts/setup
 
 setup: $(READY) ## set up this clone; every other target does it too
 
-demo: $(READY) ## the main job, end to end: simulate a crash, verify on Spark, report
+demo: $(READY) ## the main job, end to end: kill brokers under a replicated bank, verify on Spark, report
 	@$(BIN)/ordercast demo --out runs/demo
 
 test: $(READY) ## the whole suite
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(READY) ## lint, format, types, import rules, docs
 	@$(BIN)/ruff check --quiet
@@ -29,10 +30,15 @@ check: $(READY) ## lint, format, types, import rules, docs
 	@echo "check: all fine"
 
 bench: $(READY) ## benchmarks, each beside a peer or a limit
-	@for b in effect_styles simulator judge explorer tcp atomic_tcp replication; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
+	@for b in effect_styles simulator judge explorer tcp atomic_tcp replication pubsub pubsub_repair pubsub_memory; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
 
 swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the kernels
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)
+	@$(BIN)/python -m tests.properties.pubsub_swarm --seeds $(SEEDS)
+
+chaos: $(READY) ## CHAOS random runs of real broker and client processes (default 20), killed, stopped and cut off
+	@$(BIN)/python -m tests.chaos.swarm --seeds $(CHAOS)
 
 docs: $(READY) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet && echo "site/index.html"
