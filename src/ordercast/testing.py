@@ -26,7 +26,7 @@ import msgspec
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.net.broker_process import BrokerProcess, Launch
 from ordercast.net.cluster_file import BrokerEntry, ClusterFile
-from ordercast.net.wire_ports import address_of, listening
+from ordercast.net.wire_ports import address_of, lasting_door
 from ordercast.net.wire_settings import WireSettings
 from ordercast.pubsub.settings import BrokerSettings
 
@@ -42,7 +42,6 @@ QUICK = BrokerSettings(
 QUICK_LIMITS = WireSettings(heartbeat_ms=100, silence_ms=1000, handshake_ms=1000, farewell_ms=500)
 _STEP_S = 0.01
 _PATIENCE_S = 20.0
-_LOOPBACK = "127.0.0.1:0"
 
 
 def parents(count: int, shape: Shape) -> list[int | None]:
@@ -218,7 +217,7 @@ async def cluster(
 
     `trace`: a run directory that `ordercast verify` can judge afterwards. `settle`: begin when the tree is complete.
     """
-    doors = {f"b{i}": listening(_LOOPBACK) for i in range(brokers)}
+    doors = {f"b{i}": lasting_door() for i in range(brokers)}
     above = parents(brokers, shape)
     entries = tuple(
         BrokerEntry(id=name, listen=address_of(door), parent=f"b{above[i]}" if above[i] is not None else "")

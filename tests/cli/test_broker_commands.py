@@ -20,7 +20,7 @@ from ordercast.cli import main
 from ordercast.net.admin_client import ask
 from ordercast.net.broker_cluster import start_ticks
 from ordercast.net.credentials import Credentials
-from ordercast.net.wire_ports import address_of, listening
+from ordercast.net.wire_ports import address_of, lasting_door
 from tests.support.loop import run_async
 from tests.support.wires import Stranger
 
@@ -53,7 +53,7 @@ def as_process(tmp_path: Path, *args: str) -> subprocess.Popen[str]:
 
 
 def free_ports(count: int) -> list[int]:
-    doors = [listening("127.0.0.1:0") for _ in range(count)]
+    doors = [lasting_door() for _ in range(count)]
     ports = [int(address_of(door).rpartition(":")[2]) for door in doors]
     for door in doors:
         door.close()

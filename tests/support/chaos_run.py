@@ -19,7 +19,7 @@ from ordercast import testing
 from ordercast.net.broker_cluster import Cluster
 from ordercast.net.cluster_file import BrokerEntry, ClusterFile
 from ordercast.net.credentials import join_address, split_address
-from ordercast.net.wire_ports import address_of, listening
+from ordercast.net.wire_ports import address_of, lasting_door
 from ordercast.sim.pubsub import CLAIMS
 from ordercast.trace.collect import describe_run, journal_tables
 from ordercast.trace.store import EVENT_SCHEMA
@@ -41,7 +41,7 @@ _QUIET_S = 1.0
 
 async def behind_proxies(directory: Path, trace: Path, count: int, **config: Any) -> tuple[Cluster, list[Proxy]]:
     """A cluster whose brokers, and clients, reach each broker through a proxy of its own. Brokers hang in twos."""
-    doors = [listening("127.0.0.1:0") for _ in range(count)]
+    doors = [lasting_door() for _ in range(count)]
     listens = [address_of(door) for door in doors]
     proxies = [Proxy(split_address(listen)) for listen in listens]
     entries = []

@@ -19,7 +19,7 @@ from ordercast.net.cluster_file import BrokerEntry, ClusterFile
 from ordercast.net.credentials import join_address, split_address
 from ordercast.net.frames import GreetingReader
 from ordercast.net.wire_handshake import Present, decode
-from ordercast.net.wire_ports import address_of, listening
+from ordercast.net.wire_ports import address_of, lasting_door
 from ordercast.verify.verdict import Verdict
 from tests.support.chaos_run import judge_living
 from tests.support.proxy import Ends, Proxy, Way
@@ -108,7 +108,7 @@ class TcpStage(Stage):
         self._lost: set[str] = set()
 
     async def __aenter__(self) -> TcpStage:
-        doors = {name: listening("127.0.0.1:0") for name in self.brokers}
+        doors = {name: lasting_door() for name in self.brokers}
         self.borders: list[Border] = []
         entries = []
         for name, door in doors.items():

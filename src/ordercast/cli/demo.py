@@ -36,6 +36,7 @@ def demo(
 
     Eight brokers as processes on this machine, five bank replicas on them, the root and two more brokers killed while
     they work; then verify, metrics and report. Exit 0 only if everything held and no operation was lost.
+
     Example: ordercast demo --out runs/demo --seed 1
     """
     from ordercast.experiments.demo.run import perform

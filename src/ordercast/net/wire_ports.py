@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol
 
 from ordercast.core.errors import UsageError
@@ -12,6 +14,8 @@ from ordercast.core.messages import Packet
 from ordercast.net.credentials import join_address, split_address
 
 _BACKLOG = 1024
+_LOWEST_PORT, _HIGHEST_PORT = 10_000, 32_000
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class TurnJournal(Protocol):
@@ -61,6 +65,22 @@ def listening(address: str) -> socket.socket:
         raw.close()
         raise UsageError(f"listen: {address}: {_said(error)}") from None
     return raw
+
+
+def lasting_door() -> socket.socket:
+    """A socket that listens on loopback at a port that the system gives to nobody who dials.
+
+    A broker that is killed and restarted needs its port again; one of the others might be some client's by then.
+    """
+    highest = _HIGHEST_PORT
+    if _EPHEMERAL.exists():
+        highest = max(_LOWEST_PORT + 1000, min(highest, int(_EPHEMERAL.read_text().split()[0])))
+    for port in random.sample(range(_LOWEST_PORT, highest), 1000):
+        try:
+            return listening(join_address("127.0.0.1", port))
+        except UsageError:
+            continue
+    raise UsageError(f"no free port between {_LOWEST_PORT} and {highest}")
 
 
 def address_of(door: socket.socket) -> str:

@@ -5,9 +5,7 @@ All of them hold the read end of a pipe of this process: however it ends, they e
 
 from __future__ import annotations
 
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,11 +18,9 @@ from ordercast.core.errors import UsageError
 from ordercast.experiments.demo.setting import REPLICAS, Play, cluster_file, limits
 from ordercast.experiments.ginger.setting import BROKERS
 from ordercast.net.broker_cluster import Cluster
-from ordercast.net.cluster_file import LOOPBACK
+from ordercast.net.wire_ports import lasting_door
 from ordercast.services.bank_replica import Summary, Told
 
-_LOWEST_PORT, _HIGHEST_PORT = 10_000, 32_000
-_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _STOPPING_S = 5.0
 Tell = Callable[[str, Told], None]
 
@@ -182,18 +178,9 @@ def _is_tree(parents: dict[str, str]) -> bool:
 
 
 def free_ports(names: tuple[str, ...]) -> dict[str, int]:
-    """Ports that nobody listens at, and that the system gives to nobody who dials: a restarted broker needs its own."""
-    highest = _HIGHEST_PORT
-    if _EPHEMERAL.exists():
-        highest = max(_LOWEST_PORT + 1000, min(highest, int(_EPHEMERAL.read_text().split()[0])))
-    found: list[int] = []
-    for port in random.sample(range(_LOWEST_PORT, highest), 1000):
-        with socket.socket() as door:
-            try:
-                door.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == len(names):
-            return dict(zip(names, found, strict=True))
-    raise UsageError(f"no {len(names)} free ports between {_LOWEST_PORT} and {highest}")
+    """A port for each that stays its own."""
+    doors = [lasting_door() for _ in names]
+    ports = [int(door.getsockname()[1]) for door in doors]
+    for door in doors:
+        door.close()
+    return dict(zip(names, ports, strict=True))

@@ -179,10 +179,10 @@ async def _files(parameters: Row, directory: Path, run: Path, doors: Doors) -> _
     """A file for every broker, because each reaches the others through doors of its own."""
     from ordercast.net.cluster_file import BrokerEntry, ClusterFile
     from ordercast.net.credentials import split_address
-    from ordercast.net.wire_ports import address_of, listening
+    from ordercast.net.wire_ports import address_of, lasting_door
     from ordercast.pubsub.settings import BrokerSettings
 
-    held = {broker: listening("127.0.0.1:0") for broker in BROKERS}
+    held = {broker: lasting_door() for broker in BROKERS}
     listens = {broker: address_of(door) for broker, door in held.items()}
     for door in held.values():
         door.close()
