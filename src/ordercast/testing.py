@@ -250,4 +250,4 @@ def _as_processes(file: ClusterFile, doors: Sequence[socket.socket], directory: 
         door.close()
     path = directory / "cluster.json"
     path.write_bytes(msgspec.json.encode(file))
-    return Cluster(path)
+    return Cluster(path, bound=True)

@@ -56,7 +56,7 @@ async def behind_proxies(directory: Path, trace: Path, count: int, **config: Any
     file = ClusterFile(broker=tuple(entries), trace=str(trace), **options)
     path = directory / "cluster.json"
     path.write_bytes(msgspec.json.encode(file))
-    return Cluster(path), proxies
+    return Cluster(path, bound=True), proxies
 
 
 class ClientProcess:

@@ -211,7 +211,7 @@ async def _files(parameters: Row, directory: Path, run: Path, doors: Doors) -> _
 def _cluster(file: Path, directory: Path) -> Cluster:
     from ordercast.net.broker_cluster import Cluster
 
-    return Cluster(file, directory / "brokers")
+    return Cluster(file, directory / "brokers", bound=True)
 
 
 def _timers() -> dict[str, float]:
