@@ -82,7 +82,7 @@ async def _run(parameters: Row, directory: Path, run: Path) -> int:
     """Let it happen; when the brokers were killed."""
     operations = cast("int", parameters["operations"])
     async with _brokers(parameters, directory, run) as (cluster, doors):
-        members = [await _join(name, doors, run) for name in CLIENTS]
+        members = [await _join(name, doors, directory / name, run) for name in CLIENTS]
         try:
             failing = FAILING[str(parameters["scenario"])]
             load = BankWorkload(
@@ -129,14 +129,17 @@ class _Member:
         await self._client.close()
 
 
-async def _join(name: str, doors: dict[str, dict[str, str]], run: Path) -> _Member:
+async def _join(name: str, doors: dict[str, dict[str, str]], data: Path, run: Path) -> _Member:
+    """A member with a data directory: it stops without leaving the topic, so the judge owes it everything."""
     from ordercast.api import connect
     from ordercast.client.settings import ClientSettings
 
     edge, topic = CLIENTS[name]
     addresses = [doors[name][edge], *(address for broker, address in doors[edge].items() if broker != edge)]
     settings = msgspec.convert(_timers() | {"silence_ms": _SILENCE_MS}, ClientSettings)
-    client = await connect(addresses, name, trace=run, settings=settings, wire=_limits(), timeout=_PATIENCE_S)
+    client = await connect(
+        addresses, name, data=data, trace=run, settings=settings, wire=_limits(), timeout=_PATIENCE_S
+    )  # fmt: skip
     return _Member(name, client, await client.subscribe(topic, timeout=_PATIENCE_S))
 
 
