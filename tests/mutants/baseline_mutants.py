@@ -9,9 +9,10 @@ import msgspec
 from ordercast.core.machine import Machine, Outbox
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.causal_barriers import CAUSAL_BARRIERS, Barrier, CausalBarriers
-from ordercast.protocols.cbcast import CBCAST, Cbcast, Publication
-from ordercast.protocols.cbcast_clocks import Clock, Data, assigned, merged
+from ordercast.protocols.causal_barriers import CAUSAL_BARRIERS, CausalBarriers
+from ordercast.protocols.causal_barriers_lists import Header, Nodes, within
+from ordercast.protocols.cbcast import CBCAST, Cbcast
+from ordercast.protocols.cbcast_clocks import Clock, Data, Entry, Joined
 from ordercast.protocols.delta_neighbourhood import DELTA_NEIGHBOURHOOD, DeltaNeighbourhood
 from ordercast.protocols.delta_neighbourhood_state import Done, Entries, Progress
 
@@ -23,37 +24,37 @@ def _with(info: ProtocolInfo, name: str, machine: type[Machine]) -> ProtocolInfo
 class LooksAtOneGroup(Cbcast):
     """C2 for the message's own group only."""
 
-    def _obstacle(self, publication: Publication, clock: Clock) -> Publication | None:
-        group = publication[0]
-        return super()._obstacle(publication, {group: clock[group]})
+    def _obstacle(self, entry: Entry, clock: Clock) -> Entry | None:
+        slot, number = entry
+        if self.clock[slot] < number - 1:
+            return slot, number - 1
+        own = Joined(self.layout, frozenset({self.layout.group(slot)}))
+        return self.clock.first_ahead(clock, own, slot)
 
 
 class LearnsNothing(Cbcast):
     """C3 without the groups of others: causality ends at a node that is not a member."""
 
-    def _learn(self, clock: Clock) -> None:
-        pass
+    def _learn(self, entry: Entry, clock: Clock) -> None:
+        self.clock = self.clock.counting(*entry)
 
 
 class IgnoresGaps(Cbcast):
     """C2 without the publisher's own messages."""
 
-    def _obstacle(self, publication: Publication, clock: Clock) -> Publication | None:
-        obstacle = super()._obstacle(publication, clock)
-        return None if obstacle is not None and obstacle[:2] == publication[:2] else obstacle
+    def _obstacle(self, entry: Entry, clock: Clock) -> Entry | None:
+        return self.clock.first_ahead(clock, self.joined, entry[0])
 
 
 class Maximises(Cbcast):
     """C5 with the maximum of two clocks on a link instead of the later one."""
 
     def _readable(self, peer: int, packet: Data) -> Any:
-        link = self.incoming[peer]
+        link, maxima = self.incoming[peer], []
         for readable, clock in super()._readable(peer, packet):
-            before = getattr(link, "maximum", {})
-            link.maximum = {  # type: ignore[attr-defined]
-                group: merged(before.get(group, {}), clock.get(group, {})) for group in {**before, **clock}
-            }
-            yield readable, link.maximum  # type: ignore[attr-defined]
+            link.maximum = clock.merged(getattr(link, "maximum", clock))  # type: ignore[attr-defined]
+            maxima.append((readable, link.maximum))  # type: ignore[attr-defined]
+        return maxima
 
 
 class ReadsOutOfTurn(Cbcast):
@@ -61,8 +62,12 @@ class ReadsOutOfTurn(Cbcast):
 
     def _readable(self, peer: int, packet: Data) -> Any:
         link = self.incoming[peer]
-        link.clock = assigned(packet.clock, link.clock if self.delta else {})
-        yield packet, link.clock
+        before = link.clock if self.delta else self.layout.empty
+        slots, changes = packet.clock.slots(), packet.clock.changes()
+        for slot, change in zip(slots.tolist(), changes.tolist(), strict=True):
+            before = before.counting(slot, before[slot] + change)
+        link.clock = before
+        return [(packet, link.clock)]
 
 
 class ForgetsItsClock(Cbcast):
@@ -76,31 +81,34 @@ class ForgetsItsReferences(Cbcast):
 class IgnoresBarriers(CausalBarriers):
     """B2 without the test."""
 
-    def _obstacle(self, barrier: Barrier) -> tuple[int, int] | None:
+    def _obstacle(self, header: Header) -> tuple[int, int] | None:
         return None
 
 
 class ForgetsWhatOthersWaitFor(CausalBarriers):
     """B3, B4 for the targets of the message only."""
 
-    def _deliver(self, message: Message, targets: tuple[int, ...], theirs: dict[int, Barrier], out: Outbox) -> None:
-        super()._deliver(message, targets, {node: theirs[node] for node in targets if node in theirs}, out)
+    def _take_in(self, publisher: int, number: int, targets: Nodes, header: Header) -> None:
+        lists = {other: kept for other, waits in header.lists.items() if (kept := within(waits, targets))}
+        super()._take_in(publisher, number, targets, Header(lists))
 
 
 class ReplacesTooMuch(CausalBarriers):
     """B3, taking the delivered message for a barrier that implies every other."""
 
-    def _replaced(self, mine: Barrier, theirs: Barrier) -> Barrier:
-        return ()
+    def _take_in(self, publisher: int, number: int, targets: Nodes, header: Header) -> None:
+        kept = {other: within(waits, ~targets) for other, waits in self.barriers.items()}
+        self.barriers = {other: waits for other, waits in kept.items() if waits}
+        super()._take_in(publisher, number, targets, header)
 
 
 class PrunesTooMuch(CausalBarriers):
     """B5 for every node and not only for the publisher."""
 
-    def _prune(self, publisher: int, number: int, theirs: dict[int, Barrier]) -> None:
+    def _prune(self, publisher: int, number: int, header: Header) -> None:
         for node in range(len(self.routes.nodes)):
             if node != self.me:
-                super()._prune(node, number, theirs)
+                super()._prune(node, number, Header(header.lists))
 
 
 class ForgetsItsBarriers(CausalBarriers):
@@ -162,7 +170,7 @@ class RaisesTheLowMarkTooFar(DeltaNeighbourhood):
 
 
 class ForgetsValues(DeltaNeighbourhood):
-    durable = tuple(name for name in DeltaNeighbourhood.durable if name not in {"met", "names"})
+    durable = tuple(name for name in DeltaNeighbourhood.durable if name != "met")
 
 
 CBCAST_MUTANTS = [

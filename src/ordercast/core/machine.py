@@ -103,3 +103,9 @@ class Machine(State):
 
     def on_unsubscribe(self, topic: Topic, out: Outbox) -> None:
         """The application of this node no longer wants a topic."""
+
+    def on_join(self, out: Outbox) -> None:
+        """The node is not part of the overlay and is to enter it."""
+
+    def on_leave(self, out: Outbox) -> None:
+        """The node is to leave the overlay in good order."""

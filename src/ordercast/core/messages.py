@@ -59,3 +59,5 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     carries: ClassVar[str | None] = None
     """Name of the field that holds the Message, for packets that carry one."""
+    model_bytes: ClassVar[int | None] = None
+    """Of packets without a message: their size as the protocol's source counts it, if it does."""

@@ -41,6 +41,10 @@ class ProtocolInfo(msgspec.Struct, frozen=True):
     """Whether a node that restarts without its state is taken back as a new one."""
     reach: Callable[[Any], int] | None = None
     """Of protocols for trees: over how many hops its links go, given its options. None: any overlay as it is."""
+    notes_membership: bool = False
+    """Whether its machines note when a subscription counts and when it ends. False: it counts when it is asked for."""
+    admits: bool = False
+    """Whether nodes may join and leave its tree, as leaves, during a run."""
 
     def codec(self) -> Codec:
         return Codec(self.packets)

@@ -1,7 +1,7 @@
 """State that can be copied, compared, hashed and partly saved: what explorers, crashes and tests need of a machine.
 
 A `State` is an object whose attributes are plain data: numbers, strings, bytes, frozen structs, tuples, dicts, lists,
-sets, deques, and other States. Nothing has to be written per class; three class attributes say what is special.
+sets, deques, Values, and other States. Nothing has to be written per class; class attributes say what is special.
 """
 
 from __future__ import annotations
@@ -56,8 +56,32 @@ class State:
         return hash(self.frozen())
 
 
+class Value:
+    """Base of parts of a state that never change, whatever they are made of: all that have the same one share it."""
+
+    __slots__ = ()
+
+    def frozen(self) -> Hashable:
+        """The whole of it as a hashable value."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(self) is type(other) and isinstance(other, Value) and self.frozen() == other.frozen()
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.frozen())
+
+
+_PLAIN = frozenset({int, str, bytes, bool, float, tuple, frozenset, type(None)})
+"""Most of a state is of these; looking for them first halves the price of a copy."""
+
+
 def duplicate(value: Any) -> Any:
     """A copy that shares nothing that can change. Frozen structs, tuples of them and scalars are shared."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, dict):
         clone = value.copy()  # Of the same kind: a defaultdict keeps its factory.
         for key, item in value.items():
@@ -76,6 +100,8 @@ def duplicate(value: Any) -> Any:
 
 def freeze(value: Any) -> Hashable:
     """A hashable value that is equal exactly for equal contents."""
+    if type(value) in _PLAIN:
+        return value  # type: ignore[no-any-return]
     if isinstance(value, dict):
         return frozenset((key, freeze(item)) for key, item in value.items())
     if isinstance(value, list | deque):

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
-from ordercast.core.errors import PeerError
+from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.messages import Packet
+from ordercast.core.state import Value
 
 FRAME_PREFIX_BYTES = 4
 """Every packet travels behind its length."""
+
+
+class Encoded(Value):
+    """Base of values in packets that are bytes on the wire only: they are made when somebody asks for them."""
+
+    __slots__ = ()
+
+    def encoded(self) -> bytes:
+        raise NotImplementedError
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Self:
+        """The value; a ValueError says what is wrong with the bytes."""
+        raise NotImplementedError
 
 
 class Codec:
@@ -20,8 +35,8 @@ class Codec:
         union: Any = packets[0] if packets else Packet
         for packet in packets[1:]:
             union = union | packet
-        self._encoder = msgspec.msgpack.Encoder()
-        self._decoder = msgspec.msgpack.Decoder(union)
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_encoded)
+        self._decoder = msgspec.msgpack.Decoder(union, dec_hook=_decoded)
 
     def encode(self, packet: Packet) -> bytes:
         return self._encoder.encode(packet)
@@ -37,3 +52,15 @@ class Codec:
     def size(self, packet: Packet) -> int:
         """Bytes on the wire, length prefix included."""
         return len(self._encoder.encode(packet)) + FRAME_PREFIX_BYTES
+
+
+def _encoded(value: Any) -> bytes:
+    if isinstance(value, Encoded):
+        return value.encoded()
+    raise InvariantError(f"{type(value).__name__} cannot be part of a packet")
+
+
+def _decoded(kind: type, data: Any) -> Any:
+    if issubclass(kind, Encoded) and isinstance(data, bytes):
+        return kind.decoded(data)
+    raise ValueError(f"a {kind.__name__} is bytes")

@@ -9,25 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ordercast.core.state import State
-from ordercast.protocols.locamu_packets import Columns
-from ordercast.protocols.locamu_sizes import WORD, past_bytes
+from ordercast.protocols.locamu_sizes import WORD
+
+ACK_BYTES = 4 * WORD
+"""Of an acknowledgement of Delta-Neighbourhood."""
 
 
 class Tally(State):
-    """What the first copies of a node would have cost by the source's count."""
+    """What the copies that a node has sent would have cost by the source's count."""
 
     def __init__(self) -> None:
         self.copies = 0
         self.header_bytes = 0
+        self.last = 0
+        """Of the copy that is being sent."""
 
     def add(self, header_bytes: int) -> None:
+        """Count a copy, before it is sent."""
         self.copies += 1
         self.header_bytes += header_bytes
+        self.last = header_bytes
 
 
-def changed_clock_bytes(changes: Columns) -> int:
+def changed_clock_bytes(groups: int, entries: int) -> int:
     """CBCAST: per group with a change a word, per changed entry two."""
-    return past_bytes(changes)
+    return WORD * groups + 2 * WORD * entries
 
 
 def whole_clock_bytes(group_sizes: Iterable[int]) -> int:
@@ -35,9 +41,9 @@ def whole_clock_bytes(group_sizes: Iterable[int]) -> int:
     return WORD * sum(group_sizes)
 
 
-def barrier_bytes(targets: int, lists: Columns) -> int:
+def barrier_bytes(targets: int, entries: int) -> int:
     """Causal Barriers: two words a target, although its id needs one, and two per entry of every list."""
-    return 2 * WORD * (targets + sum(len(barrier) // 2 for barrier in lists))
+    return 2 * WORD * (targets + entries)
 
 
 def entry_bytes(entries: int) -> int:

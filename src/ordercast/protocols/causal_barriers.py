@@ -13,26 +13,26 @@ from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.baseline_sizes import barrier_bytes
+from ordercast.protocols.causal_barriers_lists import (
+    Data,
+    Header,
+    Known,
+    Lists,
+    Nodes,
+    Targets,
+    added,
+    handed_on,
+    nodes_of,
+    pruned,
+    replaced,
+    within,
+)
 from ordercast.protocols.cbcast import one_hop
 from ordercast.protocols.links import Ack, Numbered
-from ordercast.protocols.tree_node import NOBODY, TreeNode, TreeOptions
+from ordercast.protocols.tree_node import NOBODY, TreeNode, TreeOptions, shared_table
 
-Barrier = tuple[int, ...]
-"""Publisher and number of each message that must be delivered before, one after the other, in order. Most nodes have
-equal barriers; as tuples they are worked on once."""
-Lists = tuple[tuple[int, ...], ...]
-"""Per node with a barrier: its rank, then publisher and number of each message, one after the other."""
-Header = tuple[tuple[int, ...], Lists]
-
-
-class Data(Numbered, frozen=True, tag=1):
-    """A message on its way along the tree."""
-
-    carries: ClassVar[str | None] = "message"
-
-    message: Message
-    header: Header
-    """For whom the message is, and the barriers of all nodes."""
+NOTHING_KNOWN: Known = {}
+Held = tuple[Message, Header]
 
 
 class Options(TreeOptions, frozen=True, forbid_unknown_fields=True):
@@ -46,153 +46,138 @@ class CausalBarriers(TreeNode):
     """One node."""
 
     protocol = "causal-barriers"
-    constant: ClassVar[tuple[str, ...]] = (*TreeNode.constant, "prunes", "members")
-    durable: ClassVar[tuple[str, ...]] = (*TreeNode.durable, "barriers", "delivered", "blocked")
+    constant: ClassVar[tuple[str, ...]] = (*TreeNode.constant, "prunes", "targets", "own")
+    durable: ClassVar[tuple[str, ...]] = (*TreeNode.durable, "barriers", "delivered", "known", "blocked")
 
     def __init__(self, place: Place, options: Options) -> None:
         super().__init__(place, options)
         self.prunes = options.prune
-        groups = place.groups or {}
-        self.members = {topic: tuple(self.routes.rank[node] for node in nodes) for topic, nodes in groups.items()}
-        self.barriers: dict[int, Barrier] = {}
-        """CB: what the next message of this node to another one has to wait for there."""
-        self.delivered: dict[int, dict[int, int]] = {self.me: {}}
-        """Del, by receiver: the last message of each publisher known to be delivered there."""
-        self.blocked: dict[tuple[int, int], list[tuple[Message, Header]]] = {}
+        self.targets = shared_table(self.routes, Targets, place.groups)
+        self.own: Nodes = 1 << self.me
+        self.barriers: Lists = {}
+        """CB: what the next message of this node to others has to wait for there."""
+        self.delivered: Known = {}
+        """Del of this node: the last message of each publisher that was delivered here."""
+        self.known: dict[int, Known] = {}
+        """Del of other nodes that publish, as far as their messages tell."""
+        self.blocked: dict[tuple[int, int], list[Held]] = {}
 
     # Messages
 
     def on_publish(self, message: Message, out: Outbox) -> None:
         """B1: the barriers travel along; from now on this message is the barrier of all it is for."""
         targets = self._targets(message)
-        lists = tuple([(node, *barrier) for node, barrier in sorted(self.barriers.items()) if barrier])
-        self.barriers.update(dict.fromkeys(targets, (self.me, message.number)))
-        self.barriers.pop(self.me, None)
-        if self.me in targets:
-            self.delivered[self.me][self.me] = message.number
+        others = self.targets.everyone & ~self.own
+        lists = {
+            publisher: left for publisher, waits in sorted(self.barriers.items()) if (left := within(waits, others))
+        }
+        rest = self.targets.everyone & ~targets
+        self.barriers = {publisher: left for publisher, waits in lists.items() if (left := within(waits, rest))}
+        if targets & others:
+            self.barriers[self.me] = added(self.barriers.get(self.me, ()), message.number, targets & others)
+        if targets & self.own:
+            self.delivered[self.me] = message.number
             out.deliver(message)
         out.complete(message.id)
-        self._pass_on(message, (targets, lists), NOBODY, out)
+        self._pass_on(message, Header(lists), targets, NOBODY, out)
 
-    def _targets(self, message: Message) -> tuple[int, ...]:
+    def _targets(self, message: Message) -> Nodes:
         """The destinations of the message, or the members of its group."""
         if not message.dst:
             self.routes.check_topic(message.topic)
-            return self.members.get(message.topic, tuple(range(len(self.routes.nodes))))
+            return self.targets.of(message.topic)
         rank = self.routes.rank
         for node in message.dst:
             if node not in rank:
                 raise UsageError(f"{message.id}: {unknown_name('node', node, rank)}")
-        return tuple(sorted({rank[node] for node in message.dst}))
+        return nodes_of(rank[node] for node in message.dst)
 
-    def _pass_on(self, message: Message, header: Header, came: int, out: Outbox) -> None:
+    def _pass_on(self, message: Message, header: Header, targets: Nodes, came: int, out: Outbox) -> None:
         """T2: unchanged, to whoever leads to a target."""
         if message.dst:
-            towards = {self.routes.step(self.me, node) for node in header[0] if node != self.me}
+            ranks = [self.routes.rank[node] for node in message.dst]
+            towards = {self.routes.step(self.me, rank) for rank in ranks if rank != self.me}
             ways = tuple(sorted(towards - {came}))
         else:
             ways = self._ways(came, message.topic)
         for peer in ways:
-            self.links.give(self.routes.nodes[peer], Data, message, header, out)
             if self.tally is not None:
-                self.tally.add(barrier_bytes(len(header[0]), header[1]))
+                self.tally.add(barrier_bytes(targets.bit_count(), header.entries))
+            self.links.give(self.routes.nodes[peer], Data, message, header, out)
 
     def _arrived(self, peer: int, packet: Numbered, out: Outbox) -> None:
         assert isinstance(packet, Data)
         message, header = packet.message, packet.header
         self._publisher(peer, message)
-        if not self._makes_sense(header):
+        if not header.fits(self.targets.everyone) or any(node not in self.routes.rank for node in message.dst):
             raise PeerError(self.routes.nodes[peer], f"sent {message.id} with barriers of nodes that nobody knows")
-        self._pass_on(message, header, peer, out)
-        if self.me in header[0]:
-            self._sort_in(message, header, out)
+        targets = self._targets(message)
+        self._pass_on(message, header, targets, peer, out)
+        if targets & self.own:
+            self._sort_in((message, header), out)
 
-    def _makes_sense(self, header: Header) -> bool:
-        targets, lists = header
-        nodes = range(len(self.routes.nodes))
-        return all(node in nodes for node in targets) and all(len(one) % 2 and one[0] in nodes for one in lists)
-
-    def _sort_in(self, message: Message, header: Header, out: Outbox) -> None:
+    def _sort_in(self, held: Held, out: Outbox) -> None:
         """B2: deliver the message and what waited for it, or file it under what it waits for."""
-        candidates = [(message, header)]
+        candidates = [held]
         for candidate in candidates:  # It grows while it is looked at.
             message, header = candidate
             publisher = self.routes.rank[message.publisher]
-            if self.delivered[self.me].get(publisher, 0) >= message.number:
+            if self.delivered.get(publisher, 0) >= message.number:
                 continue  # A duplicate.
-            obstacle = self._obstacle(next((one[1:] for one in header[1] if one[0] == self.me), ()))
+            obstacle = self._obstacle(header)
             if obstacle is not None:
                 self.blocked.setdefault(obstacle, []).append(candidate)
                 continue
-            self._deliver(message, header[0], {one[0]: one[1:] for one in header[1]}, out)
+            self.delivered[publisher] = message.number
+            self._take_in(publisher, message.number, self._targets(message), header)
+            out.deliver(message)
             if self.blocked:
                 candidates += self.blocked.pop((publisher, message.number), ())
 
-    def _obstacle(self, barrier: Barrier) -> tuple[int, int] | None:
+    def _obstacle(self, header: Header) -> tuple[int, int] | None:
         """B2: a message that must be delivered here before; None: there is none."""
-        mine = self.delivered[self.me]
-        for publisher, number in _pairs(barrier).items():
-            if mine.get(publisher, 0) < number:
-                return publisher, number
+        delivered, own = self.delivered, self.own
+        for publisher, waits in header.lists.items():
+            reached = delivered.get(publisher, 0)
+            if waits[-1][0] > reached:
+                for number, nodes in waits:
+                    if number > reached and nodes & own:
+                        return publisher, number
         return None
 
-    def _deliver(self, message: Message, targets: tuple[int, ...], theirs: dict[int, Barrier], out: Outbox) -> None:
-        """B3: the message is delivered, and becomes the barrier of the others that it is for."""
-        publisher, number = self.routes.rank[message.publisher], message.number
-        self.delivered[self.me][publisher] = number
-        made: dict[tuple[Barrier, Barrier], Barrier] = {}
-        for node in targets:
-            both = (self.barriers.get(node, ()), theirs.get(node, ()))
-            if both not in made:
-                made[both] = _larger(self._replaced(*both), (publisher, number))
-            self.barriers[node] = made[both]
-        self.barriers.pop(self.me, None)
-        addressed = frozenset(targets)
-        self._hand_on({node: barrier for node, barrier in theirs.items() if node not in addressed})
+    def _take_in(self, publisher: int, number: int, targets: Nodes, header: Header) -> None:
+        """B3 to B5: the message is delivered here, and becomes the barrier of the others that it is for."""
+        barriers = self.barriers
+        rest = self.targets.everyone & ~targets
+        for other, theirs in header.lists.items():
+            before = barriers.get(other, ())
+            mine = replaced(before, theirs, targets) if before else before
+            if rest and mine is not theirs:
+                mine = handed_on(mine, theirs, rest)
+            if mine:
+                barriers[other] = mine
+            elif before:
+                del barriers[other]
+        barriers[publisher] = added(barriers.get(publisher, ()), number, targets)
         if self.prunes:
-            self._prune(publisher, number if publisher in addressed else 0, theirs)
-        out.deliver(message)
+            self._prune(publisher, number if targets >> publisher & 1 else 0, header)
 
-    def _replaced(self, mine: Barrier, theirs: Barrier) -> Barrier:
-        """B3: what the delivered message itself waits for need not be waited for again."""
-        implied = _pairs(theirs)
-        return _flat({publisher: n for publisher, n in _pairs(mine).items() if n > implied.get(publisher, 0)})
-
-    def _hand_on(self, theirs: dict[int, Barrier]) -> None:
-        """B4: what nodes have to wait for that the message is not for."""
-        made: dict[tuple[Barrier, Barrier], Barrier] = {}
-        for node, barrier in theirs.items():
-            both = (self.barriers.get(node, ()), barrier)
-            if both not in made:
-                made[both] = _larger(*both)
-            self.barriers[node] = made[both]
-
-    def _prune(self, publisher: int, number: int, theirs: dict[int, Barrier]) -> None:
+    def _prune(self, publisher: int, number: int, header: Header) -> None:
         """B5: what lies in the past of a message, and was addressed to its publisher, was delivered there."""
-        known = self.delivered.setdefault(publisher, {})
-        for barrier in sorted({*theirs.values(), (publisher, number)}):
-            for other, count in _pairs(barrier).items():
-                known[other] = max(count, known.get(other, 0))
-        mine = _pairs(self.barriers.get(publisher, ()))
-        self.barriers[publisher] = _flat({other: n for other, n in mine.items() if n > known.get(other, 0)})
-
-
-def _pairs(barrier: Barrier) -> dict[int, int]:
-    return dict(zip(barrier[::2], barrier[1::2], strict=True))
-
-
-def _larger(one: Barrier, other: Barrier) -> Barrier:
-    """All of both, and of one publisher the later message."""
-    if not one:
-        return other
-    found = _pairs(one)
-    for publisher, number in _pairs(other).items():
-        found[publisher] = max(number, found.get(publisher, 0))
-    return _flat(found)
-
-
-def _flat(pairs: dict[int, int]) -> Barrier:
-    return tuple([part for pair in sorted(pairs.items()) for part in pair])
+        known = header.known_after(self.known.get(publisher, NOTHING_KNOWN), publisher, number)
+        self.known[publisher] = known
+        bit = 1 << publisher
+        reached = known.get
+        behind = [
+            (other, waits)
+            for other, waits in self.barriers.items()
+            if waits[0][0] <= reached(other, 0) and (waits[0][1] & bit or len(waits) > 1)
+        ]
+        for other, waits in behind:
+            if left := pruned(waits, reached(other, 0), bit):
+                self.barriers[other] = left
+            else:
+                del self.barriers[other]
 
 
 CAUSAL_BARRIERS = ProtocolInfo(
@@ -209,7 +194,7 @@ CAUSAL_BARRIERS = ProtocolInfo(
         "crashes and recoveries with state without limit, partitions that heal, wrong suspicions: what lies behind "
         "waits; no crash for good of any node, no restart without state"
     ),
-    metadata="22 + o + t + T + B*2 + E*2",
+    metadata="22 + o + t + M*(5 + W)",
     genuine=False,
     build=CausalBarriers,
     packets=(Data, Ack),

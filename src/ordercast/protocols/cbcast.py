@@ -5,21 +5,18 @@ The baseline whose headers grow with the system. Spec: docs/protocols/cbcast.md 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ordercast.core.errors import PeerError, UsageError
-from ordercast.core.ids import Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.baseline_sizes import changed_clock_bytes
-from ordercast.protocols.cbcast_clocks import Clock, Data, Incoming, assigned, differences, merged
+from ordercast.protocols.cbcast_clocks import Clock, Data, Difference, Entry, Incoming, Joined, Layout
 from ordercast.protocols.links import Ack, Numbered
-from ordercast.protocols.tree_node import NOBODY, TreeNode, TreeOptions
+from ordercast.protocols.tree_node import NOBODY, TreeNode, TreeOptions, shared_table
 
-Publication = tuple[int, int, int]
-"""The group, the publisher, and which of its messages to that group."""
+Held = tuple[Message, Entry, Clock]
+"""A message, what its clock counts it as, and its clock."""
 
 
 class Options(TreeOptions, frozen=True, forbid_unknown_fields=True):
@@ -33,26 +30,22 @@ class Cbcast(TreeNode):
     """One node."""
 
     protocol = "cbcast"
-    constant: ClassVar[tuple[str, ...]] = (*TreeNode.constant, "delta", "groups", "joined")
+    constant: ClassVar[tuple[str, ...]] = (*TreeNode.constant, "delta", "layout", "joined")
     durable: ClassVar[tuple[str, ...]] = (*TreeNode.durable, "clock", "blocked", "last_sent", "incoming")
 
     def __init__(self, place: Place, options: Options) -> None:
         super().__init__(place, options)
         self.delta = options.delta
-        topics = sorted(place.groups or ())
-        self.groups = {topic: i for i, topic in enumerate(topics)}
-        joined = {self.groups[topic] for topic in topics if self._is_member(topic)}
-        self.joined = frozenset({0} if place.groups is None else joined)
-        self.clock: Clock = {}
+        self.layout = shared_table(self.routes, Layout, place.groups)
+        own = [topic for topic in place.groups or () if self._is_member(topic)]
+        groups = {0} if place.groups is None else {self.layout.number(topic) for topic in own}
+        self.joined = Joined(self.layout, frozenset(groups))
+        self.clock = self.layout.empty
         """Of groups joined: what was delivered here. Of others: what lies in the past of what was delivered here."""
-        self.blocked: dict[Publication, list[tuple[Message, Clock]]] = {}
+        self.blocked: dict[Entry, list[Held]] = {}
         near = self.routes.near[self.me]
-        self.last_sent: dict[int, Clock] = {peer: {} for peer in near}
-        self.incoming = {peer: Incoming() for peer in near}
-
-    def _group(self, topic: Topic) -> int:
-        """Where everybody is a member of everything, one vector serves for all topics."""
-        return self.groups.get(topic, 0)
+        self.last_sent = dict.fromkeys(near, self.layout.empty)
+        self.incoming = {peer: Incoming(self.layout.empty) for peer in near}
 
     # Messages
 
@@ -61,94 +54,92 @@ class Cbcast(TreeNode):
         if message.dst:
             raise UsageError(f"{message.id}: cbcast multicasts to groups, not to destinations of a message's own")
         self.routes.check_topic(message.topic)
-        group = self._group(message.topic)
-        vector = self.clock.get(group, {})
-        self.clock[group] = {**vector, self.me: vector.get(self.me, 0) + 1}
+        slot = self.layout.slot(message.topic, self.me)
+        self.clock = self.clock.counting(slot, self.clock[slot] + 1)
         if self._is_member(message.topic):
             out.deliver(message)
         out.complete(message.id)
-        self._pass_on(message, self.clock.copy(), NOBODY, out)
+        self._pass_on(message, self.clock, NOBODY, None, out)
 
-    def _pass_on(self, message: Message, clock: Clock, came: int, out: Outbox) -> None:
-        """C4, C5: unchanged, to whoever leads to members."""
+    def _pass_on(self, message: Message, clock: Clock, came: int, read: Difference | None, out: Outbox) -> None:
+        """C4, C5: unchanged, to whoever leads to members. Links that carried the same before share the difference."""
+        difference = read
         for peer in self._ways(came, message.topic):
-            reference = self.last_sent[peer] if self.delta else {}
-            changes = differences(clock, reference)
-            self.links.give(self.routes.nodes[peer], Data, message, changes, out)
-            if self.tally is not None:
-                self.tally.add(changed_clock_bytes(changes))
+            reference = self.last_sent[peer] if self.delta else self.layout.empty
+            if difference is None or difference.old is not reference:
+                difference = Difference.between(reference, clock)
             if self.delta:
                 self.last_sent[peer] = clock
+            if self.tally is not None:
+                self.tally.add(difference.counted_bytes(self.layout))
+            self.links.give(self.routes.nodes[peer], Data, message, difference, out)
 
     def _arrived(self, peer: int, packet: Numbered, out: Outbox) -> None:
         assert isinstance(packet, Data)
         for readable, clock in self._readable(peer, packet):
             message = readable.message
-            number = clock.get(self._group(message.topic), {}).get(self._publisher(peer, message), 0)
-            if number < 1 or message.dst:
+            slot = self.layout.slot_of(message)
+            number = 0 if slot is None else clock[slot]
+            if slot is None or number < 1 or message.dst or message.number < 1:
                 raise PeerError(self.routes.nodes[peer], f"sent {message.id} with a clock that does not count it")
-            self._pass_on(message, clock, peer, out)
+            self._pass_on(message, clock, peer, readable.clock, out)
             if self._is_member(message.topic):
-                self._sort_in(message, clock, out)
+                self._sort_in((message, (slot, number), clock), out)
 
-    def _readable(self, peer: int, packet: Data) -> Iterator[tuple[Data, Clock]]:
+    def _readable(self, peer: int, packet: Data) -> list[tuple[Data, Clock]]:
         """C5: the packets whose clocks can be read now."""
         if not self.delta:
-            yield packet, assigned(packet.clock, {})
-            return
+            return [(packet, self._read(peer, packet, self.layout.empty))]
         link = self.incoming[peer]
-        link.early[packet.number] = packet
-        while (following := link.early.pop(link.next, None)) is not None:
+        if packet.number != link.next:
+            link.early[packet.number] = packet
+            return []
+        readable = []
+        following: Data | None = packet
+        while following is not None:
             link.next += 1
-            link.clock = assigned(following.clock, link.clock)
-            yield following, link.clock
+            link.clock = self._read(peer, following, link.clock)
+            readable.append((following, link.clock))
+            following = link.early.pop(link.next, None) if link.early else None
+        return readable
 
-    def _sort_in(self, message: Message, clock: Clock, out: Outbox) -> None:
+    def _read(self, peer: int, packet: Data, reference: Clock) -> Clock:
+        try:
+            return packet.clock.applied_to(reference, self.layout)
+        except ValueError as error:
+            raise PeerError(
+                self.routes.nodes[peer], f"sent {packet.message.id} with a clock that is none: {error}"
+            ) from None
+
+    def _sort_in(self, held: Held, out: Outbox) -> None:
         """C2: deliver the message and what waited for it, or file it under what it waits for."""
-        candidates = [(message, clock)]
+        candidates = [held]
         for candidate in candidates:  # It grows while it is looked at.
-            message, clock = candidate
-            group, publisher, number = publication = self._publication(message, clock)
-            if number <= self.clock.get(group, {}).get(publisher, 0):
+            message, entry, clock = candidate
+            if entry[1] <= self.clock[entry[0]]:
                 continue  # A duplicate.
-            obstacle = self._obstacle(publication, clock)
+            obstacle = self._obstacle(entry, clock)
             if obstacle is not None:
                 self.blocked.setdefault(obstacle, []).append(candidate)
                 continue
-            self._deliver(message, publication, clock, out)
+            self._learn(entry, clock)
+            out.deliver(message)
             if self.blocked:
-                candidates += self.blocked.pop(publication, ())
+                candidates += self.blocked.pop(entry, ())
 
-    def _publication(self, message: Message, clock: Clock) -> Publication:
-        group, publisher = self._group(message.topic), self.routes.rank[message.publisher]
-        return group, publisher, clock[group][publisher]
-
-    def _obstacle(self, publication: Publication, clock: Clock) -> Publication | None:
+    def _obstacle(self, entry: Entry, clock: Clock) -> Entry | None:
         """C2: a message that must be delivered here before; None: it is this one's turn."""
-        group, publisher, number = publication
-        if self.clock.get(group, {}).get(publisher, 0) < number - 1:
-            return group, publisher, number - 1
-        for other, vector in clock.items():
-            if other not in self.joined:
-                continue
-            mine = self.clock.get(other, {})
-            for node, count in vector.items() if vector is not mine else ():
-                if count > mine.get(node, 0) and (other, node) != (group, publisher):
-                    return other, node, count
-        return None
+        slot, number = entry
+        if self.clock[slot] < number - 1:
+            return slot, number - 1
+        return self.clock.first_ahead(clock, self.joined, slot)
 
-    def _deliver(self, message: Message, publication: Publication, clock: Clock, out: Outbox) -> None:
-        """C3: count it, and remember what its past says of groups that this node knows nothing of itself."""
-        group, publisher, number = publication
-        self.clock[group] = {**self.clock.get(group, {}), publisher: number}
-        self._learn(clock)
-        out.deliver(message)
+    def _learn(self, _entry: Entry, clock: Clock) -> None:
+        """C3: count the message, and what its past says of groups that this node knows nothing of itself.
 
-    def _learn(self, clock: Clock) -> None:
-        for group, vector in clock.items():
-            if group not in self.joined:
-                mine = self.clock.get(group)
-                self.clock[group] = vector if mine is None else merged(mine, vector)
+        Of the groups joined there is nothing new but the message, so the larger of each entry does for all.
+        """
+        self.clock = self.clock.merged(clock)
 
 
 def one_hop(_options: Any) -> int:
@@ -169,7 +160,7 @@ CBCAST = ProtocolInfo(
         "crashes and recoveries with state without limit, partitions that heal, wrong suspicions: what lies behind "
         "waits; no crash for good of any node, no restart without state"
     ),
-    metadata="20 + o + t + G*2 + E*2",
+    metadata="21 + o + t + E*2",
     genuine=False,
     build=Cbcast,
     packets=(Data, Ack),

@@ -53,9 +53,9 @@ class DeltaNeighbourhood(Machine):
     """One node."""
 
     constant: ClassVar[tuple[str, ...]] = (
-        "routes", "me", "f", "window", "waits", "resend_ns", "distance", "way",
+        "routes", "me", "f", "window", "waits", "resend_ns", "distance", "way", "linked", "ways",
     )  # fmt: skip
-    durable: ClassVar[tuple[str, ...]] = ("value", "met", "progress", "names", "queue", "current")
+    durable: ClassVar[tuple[str, ...]] = ("value", "met", "progress", "queue", "current")
 
     def __init__(self, place: Place, options: Options) -> None:
         self.routes = routes_of(place, NAME)
@@ -67,13 +67,14 @@ class DeltaNeighbourhood(Machine):
         ball = self.routes.ball(self.me, self.window)
         self.distance = {node: distance for node, (distance, _) in ball.items()}
         self.way = {node: way for node, (_, way) in ball.items()}
+        nodes, reach = self.routes.nodes, options.f + 1
+        self.linked = {nodes[node]: node for node, distance in self.distance.items() if 0 < distance <= reach}
+        self.ways: dict[tuple[int, Topic], tuple[int, ...]] = {}
         self.value = 0
         """How many messages this node has met; each gets the next value."""
         self.met = {node: Met() for node in self.distance}
         self.progress: dict[int, Progress] = {}
         """By the value that this node gave the message."""
-        self.names: dict[tuple[int, int], int] = {}
-        """Values of other nodes for messages in progress: which message that is here."""
         self.queue: deque[Message] = deque()
         self.current = 0
         """The own message in flight, by its value; 0: none."""
@@ -101,25 +102,24 @@ class DeltaNeighbourhood(Machine):
 
     def on_receive(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
         rank = self._rank(peer)
-        match packet:
-            case Data():
-                self._on_data(rank, packet, out)
-            case Done():
-                self._on_done(rank, packet, out)
-            case _:
-                raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of this protocol")
+        if isinstance(packet, Data):
+            self._on_data(rank, packet, out)
+        elif isinstance(packet, Done):
+            self._on_done(rank, packet, out)
+        else:
+            raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of this protocol")
 
     def _on_data(self, peer: int, packet: Data, out: Outbox) -> None:
         """N2, N4: a message met for the first time, or another copy of one."""
         self._check(peer, packet)
         entries = packet.entries
         asked = entries[-self.distance[peer]][1]
-        if not self._is_known(entries):
+        known = self._is_known(entries)
+        self._meet(entries)
+        if not known:
             self._take_over(packet.message, entries, peer, asked, out)
             return
-        value = self._value_here(entries)
-        self._meet(entries, value)
-        progress = self.progress.get(value)
+        progress = self._progress_of(entries)
         if progress is None:
             out.send(self.routes.nodes[peer], Done(asked, self._low()))
             return
@@ -129,44 +129,50 @@ class DeltaNeighbourhood(Machine):
 
     def _check(self, peer: int, packet: Data) -> None:
         """A list that says who is where on the way, the sender where it is."""
-        entries, message = packet.entries, packet.message
-        hop = self.distance[peer]
-        sound = len(entries) <= self.window and hop <= len(entries) and bool(entries[-hop])
-        sound = sound and entries[-hop][0] == peer and not any(entries[len(entries) - hop + 1 :])
-        for i, entry in enumerate(reversed(entries), 1):
-            sound = sound and (not entry or (len(entry) == 3 and self.distance.get(entry[0]) == i))
-        possible = not message.dst and self.routes.knows(message.topic) and message.publisher in self.routes.rank
+        entries, message, distance = packet.entries, packet.message, self.distance
+        hop, left = distance[peer], len(entries)
+        sound = hop <= left <= self.window and bool(entries[-hop]) and entries[-hop][0] == peer
+        for entry in entries:
+            if entry and (len(entry) != 3 or distance.get(entry[0]) != left or left < hop):
+                sound = False
+            left -= 1
+        possible = not message.dst and self.routes.knows(message.topic) and NodeId(message.origin) in self.routes.rank
         if not (sound and possible):
             raise PeerError(self.routes.nodes[peer], f"sent {message.id} with a list that makes no sense")
 
     def _is_known(self, entries: Entries) -> bool:
         """N4: whether this node has met the message under any of its values."""
-        return any(self.met[entry[0]].has(entry[1]) for entry in entries if entry)
-
-    def _value_here(self, entries: Entries) -> int:
-        """The message in progress that one of the values belongs to; 0: it is complete here."""
-        return next((self.names[pair] for pair in map(_pair, entries) if pair in self.names), 0)
-
-    def _meet(self, entries: Entries, value: int) -> None:
-        """N4, N6: remember the values, and what the nodes say is over."""
-        for node, number, low in filter(None, entries):
+        for node, value, _ in filter(None, entries):
             met = self.met[node]
-            met.add(number)
-            met.raise_low(low)
-            if value in self.progress:
-                self.names[node, number] = value
+            if value < met.low or value in met.values:
+                return True
+        return False
+
+    def _progress_of(self, entries: Entries) -> Progress | None:
+        """The message in progress that one of the values belongs to; None: it is complete here."""
+        pairs = {entry[:2] for entry in entries if entry}
+        found = (one for one in self.progress.values() if any(entry[:2] in pairs for entry in one.entries if entry))
+        return next(found, None)
+
+    def _meet(self, entries: Entries) -> None:
+        """N4, N6: remember the values, and what the nodes say is over."""
+        for node, value, low in filter(None, entries):
+            self.met[node].meet(value, low)
 
     def _take_over(self, message: Message, entries: Entries, came: int, asked: int, out: Outbox) -> None:
         """N2: give the message a value, deliver it, send it on."""
-        self._stir(out)
+        if self.quiet_periods:
+            self._stir(out)
         self.value += 1
+        if self.routes.is_member(self.me, message.topic):
+            out.deliver(message)
         direction = NOBODY if came == NOBODY else self.way[came]
+        if came != NOBODY and not self.suspected and not self._ways(direction, message.topic):
+            out.send(self.routes.nodes[came], Done(asked, self._low()))  # N5: there is nobody behind this node.
+            return
         progress = self.progress[self.value] = Progress(message, self.value, direction, entries)
         if came != NOBODY:
             progress.askers[came] = asked
-        self._meet(entries, self.value)
-        if self.routes.is_member(self.me, message.topic):
-            out.deliver(message)
         self._send_on(progress, out)
 
     # Sending
@@ -174,17 +180,34 @@ class DeltaNeighbourhood(Machine):
     def _send_on(self, progress: Progress, out: Outbox) -> None:
         """N2, N3: to the first node in every direction that is not suspected, as far as that is safe."""
         targets, progress.blocked = self._targets(progress)
-        before, progress.awaited = progress.awaited, targets
-        for peer in sorted(targets - before):
-            self._send(progress, peer, out)
+        fresh = sorted(targets - progress.awaited)
+        progress.awaited = targets
+        if fresh:
+            self._send(progress, fresh, out)
             progress.due = False
-            if self.tally is not None:
-                self.tally.add(entry_bytes(len(self._list_for(progress, self.distance[peer]))))
         if not targets and not progress.blocked:
             self._complete(progress, out)
 
     def _targets(self, progress: Progress) -> tuple[set[int], bool]:
         """N3: whom to send to, and whether some member is out of reach."""
+        if self.suspected:
+            return self._targets_beyond_suspects(progress)
+        targets = set(self._ways(progress.came, progress.message.topic))
+        targets -= progress.done
+        if targets and not self._is_safe(progress, 1):
+            return set(), True
+        return targets, False
+
+    def _ways(self, came: int, topic: Topic) -> tuple[int, ...]:
+        """The neighbours that lead to members, but for the one in whose direction the publisher is."""
+        ways = self.ways.get((came, topic))
+        if ways is None:
+            near = self.routes.near[self.me]
+            ways = tuple(node for node in near if node != came and self.routes.leads(self.me, node, topic))
+            self.ways[came, topic] = ways
+        return ways
+
+    def _targets_beyond_suspects(self, progress: Progress) -> tuple[set[int], bool]:
         topic, blocked = progress.message.topic, False
         targets: set[int] = set()
         rim = [(self.me, progress.came)]
@@ -212,16 +235,22 @@ class DeltaNeighbourhood(Machine):
 
     def _is_safe(self, progress: Progress, hop: int) -> bool:
         """N3: at most f of the last 2f + 1 nodes are skipped."""
-        return self._list_for(progress, hop).count(SKIPPED) <= self.f
+        skipped = progress.entries[max(0, len(progress.entries) + hop - self.window) :].count(SKIPPED)
+        return skipped + hop - 1 <= self.f
 
-    def _list_for(self, progress: Progress, hop: int) -> Entries:
+    def _send(self, progress: Progress, peers: list[int], out: Outbox) -> None:
+        """N2: one packet for all who are equally far away."""
         own: Entry = (self.me, progress.value, self._low())
-        return extended_list(progress.entries, own, hop, self.window)
-
-    def _send(self, progress: Progress, peer: int, out: Outbox) -> None:
-        entries = self._list_for(progress, self.distance[peer])
-        out.send(self.routes.nodes[peer], Data(progress.message, entries))
-        self._arm(out)
+        hop, packet = 0, None
+        for peer in peers:
+            if packet is None or self.distance[peer] != hop:
+                hop = self.distance[peer]
+                packet = Data(progress.message, extended_list(progress.entries, own, hop, self.window))
+            if self.tally is not None:
+                self.tally.add(entry_bytes(len(packet.entries)))
+            out.send(self.routes.nodes[peer], packet)
+        if not self.armed:
+            self._arm(out)
 
     def _low(self) -> int:
         """N6: all values below are of messages that are complete here."""
@@ -234,20 +263,28 @@ class DeltaNeighbourhood(Machine):
         self.met[peer].raise_low(packet.low)
         progress = self.progress.get(packet.value)
         if progress is not None:
-            self._stir(out)
+            if self.quiet_periods:
+                self._stir(out)
             progress.done.add(peer)
             progress.awaited.discard(peer)
             if not progress.awaited:
-                self._send_on(progress, out)
-                self._publish_next(out)
+                self._go_on(progress, out)
+
+    def _go_on(self, progress: Progress, out: Outbox) -> None:
+        """N3, N5: nothing is awaited any more."""
+        if self.suspected or progress.blocked:
+            self._send_on(progress, out)
+        else:
+            self._complete(progress, out)
+        if self.queue:
+            self._publish_next(out)
 
     def _complete(self, progress: Progress, out: Outbox) -> None:
         """N5: tell whoever asked; the publisher goes on to its next message."""
         del self.progress[progress.value]
-        for pair in map(_pair, progress.entries):
-            self.names.pop(pair, None)
+        low = self._low()
         for peer, asked in sorted(progress.askers.items()):
-            out.send(self.routes.nodes[peer], Done(asked, self._low()))
+            out.send(self.routes.nodes[peer], Done(asked, low))
         if progress.value == self.current:
             self.current = 0
             out.complete(progress.message.id)
@@ -271,8 +308,8 @@ class DeltaNeighbourhood(Machine):
         self.armed = False
         self.quiet_periods += 1
         for progress in list(self.progress.values()):
-            for peer in sorted(progress.awaited) if progress.due else ():
-                self._send(progress, peer, out)
+            if progress.due and progress.awaited:
+                self._send(progress, sorted(progress.awaited), out)
             progress.due = True
             if progress.awaited:
                 self._arm(out)
@@ -305,14 +342,10 @@ class DeltaNeighbourhood(Machine):
         raise refuse_change(NAME, topic)
 
     def _rank(self, peer: NodeId) -> int:
-        rank = self.routes.rank.get(peer)
-        if rank is None or self.distance.get(rank, self.window + 1) > self.f + 1 or rank == self.me:
+        rank = self.linked.get(peer)
+        if rank is None:
             raise PeerError(peer, "is not a neighbour")
         return rank
-
-
-def _pair(entry: Entry) -> tuple[int, int]:
-    return (entry[0], entry[1]) if entry else (NOBODY, 0)
 
 
 def reach(options: Any) -> int:

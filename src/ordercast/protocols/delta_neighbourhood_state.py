@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ordercast.core.messages import Message, Packet
 from ordercast.core.state import State
+from ordercast.protocols.baseline_sizes import ACK_BYTES
 
 Entry = tuple[int, ...]
 """Of a node on the way: its rank, the value it gave the message, and its low mark. Empty: the node was skipped."""
@@ -29,6 +30,8 @@ class Data(Packet, frozen=True, tag=1):
 class Done(Packet, frozen=True, tag=2):
     """N5: everybody behind its sender has the message to which the receiver gave this value."""
 
+    model_bytes: ClassVar[int | None] = ACK_BYTES
+
     value: int
     low: int
     """The sender's low mark."""
@@ -43,17 +46,20 @@ class Met(State):
         self.low = 1
         self.values: set[int] = set()
 
-    def has(self, value: int) -> bool:
-        return value < self.low or value in self.values
-
     def raise_low(self, low: int) -> None:
-        if low > self.low:
-            self.low = low
+        if low - self.low > len(self.values):
             self.values = {value for value in self.values if value >= low}
+            self.low = max(low, self.low)
+        while self.low < low:  # Mostly by one; going through all values each time would be dear.
+            self.values.discard(self.low)
+            self.low += 1
 
-    def add(self, value: int) -> None:
+    def meet(self, value: int, low: int) -> None:
+        """A value, and its node's low mark."""
         if value >= self.low:
             self.values.add(value)
+        if low > self.low:
+            self.raise_low(low)
 
 
 class Progress(State):

@@ -5,8 +5,9 @@ Spec: docs/protocols/cbcast.md (T1 to T3), over docs/protocols/links.md.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable, Hashable
+from typing import Annotated, Any, ClassVar, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -20,6 +21,7 @@ from ordercast.protocols.fixed import refuse_newcomer
 from ordercast.protocols.links import Ack, Kind, Numbered, ReliableLinks
 
 NOBODY = -1
+Shared = TypeVar("Shared")
 Ms = Annotated[float, msgspec.Meta(gt=0, le=600_000)]
 
 
@@ -42,6 +44,18 @@ def routes_of(place: Place, protocol: str) -> Routes:
     return place.routes
 
 
+_tables: WeakKeyDictionary[Routes, dict[object, Any]] = WeakKeyDictionary()
+
+
+def shared_table(routes: Routes, build: Callable[[Routes, Any], Shared], groups: Any) -> Shared:
+    """A table that follows from the tree and its groups: made once for all nodes of a run, and never changed."""
+    tables = _tables.setdefault(routes, {})
+    if build not in tables:
+        tables[build] = build(routes, groups)
+    table: Shared = tables[build]
+    return table
+
+
 def refuse_change(protocol: str, topic: Topic) -> UsageError:
     return UsageError(f"{topic}: {protocol} has fixed groups; nobody can subscribe or unsubscribe during a run")
 
@@ -57,7 +71,8 @@ class TreeLinks(ReliableLinks):
         if link.quiet:
             return
         out.send(peer, packet)
-        self._arm_resend(out)
+        if not self.resend_armed:
+            self._arm_resend(out)
         if link.owed and not link.early:
             link.owed = 0  # The packet carries the acknowledgement.
 
@@ -66,7 +81,7 @@ class TreeNode(Machine):
     """A node that passes every message on along the tree at once, and delivers what is for it when it is time."""
 
     protocol: ClassVar[str]
-    constant: ClassVar[tuple[str, ...]] = ("routes", "me", "ways")
+    constant: ClassVar[tuple[str, ...]] = ("routes", "me", "ways", "memberships")
     durable: ClassVar[tuple[str, ...]] = ("links",)
 
     def __init__(self, place: Place, options: TreeOptions) -> None:
@@ -75,6 +90,7 @@ class TreeNode(Machine):
         self.links = TreeLinks(place, options.ack_ms, options.retransmit_ms)
         self.tally: Tally | None = Tally() if options.tally else None
         self.ways: dict[tuple[int, Topic], tuple[int, ...]] = {}
+        self.memberships: dict[Topic, bool] = {}
 
     # What a protocol adds
 
@@ -94,7 +110,10 @@ class TreeNode(Machine):
         return ways
 
     def _is_member(self, topic: Topic) -> bool:
-        return self.routes.is_member(self.me, topic)
+        found = self.memberships.get(topic)
+        if found is None:
+            found = self.memberships[topic] = self.routes.is_member(self.me, topic)
+        return found
 
     def _publisher(self, peer: int, message: Message) -> int:
         """The rank of who published; a message that cannot be is blamed on the peer."""

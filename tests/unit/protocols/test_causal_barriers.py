@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from itertools import product
+
+import msgspec
 import pytest
 
 from ordercast.core.effects import Deliver
@@ -10,7 +14,8 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message
 from ordercast.protocols import lookup
 from ordercast.protocols.baseline_sizes import barrier_bytes
-from ordercast.protocols.causal_barriers import CausalBarriers, Data
+from ordercast.protocols.causal_barriers import CausalBarriers
+from ordercast.protocols.causal_barriers_lists import Data, Header, Waits, added, handed_on, replaced
 from tests.support.tree_group import AnyTreeGroup
 
 LINE = "01 12 23"
@@ -26,12 +31,17 @@ def machine(group: AnyTreeGroup, node: str) -> CausalBarriers:
     return found
 
 
-def header(group: AnyTreeGroup, message: Message, to: str) -> tuple[tuple[int, ...], dict[int, dict[int, int]]]:
-    """Targets and barriers of a copy in flight."""
+def header(group: AnyTreeGroup, message: Message, to: str) -> dict[int, dict[int, int]]:
+    """The barriers of every node that a copy in flight carries."""
     (packet,) = group.flying(message, to=to)
     assert isinstance(packet, Data)
-    lists = {one[0]: dict(zip(one[1::2], one[2::2], strict=True)) for one in packet.header[1]}
-    return packet.header[0], lists
+    found: dict[int, dict[int, int]] = {}
+    for publisher, waits in packet.header.lists.items():
+        for number, nodes in waits:
+            for node in range(len(group.nodes)):
+                if nodes >> node & 1:
+                    found.setdefault(node, {})[publisher] = number
+    return found
 
 
 def test_an_answer_waits_for_its_question() -> None:
@@ -68,7 +78,7 @@ def test_a_message_waits_for_nothing_that_is_not_for_its_receiver() -> None:
     group = group_of("01 12", "01 12")
     group.carry(group.publish("0", "01"), to="1")
     after = group.publish("1", "12")
-    assert header(group, after, to="2")[1] == {}
+    assert header(group, after, to="2") == {}
     assert group.carry(after, to="2") == [Deliver(after)]
 
 
@@ -78,11 +88,11 @@ def test_only_direct_dependencies_travel() -> None:
     first = group.publish("0", "0123")
     group.carry(first, to="1")
     second = group.publish("1", "0123")
-    assert header(group, second, to="2")[1] == {2: {0: 1}, 3: {0: 1}}
+    assert header(group, second, to="2") == {2: {0: 1}, 3: {0: 1}}
     group.carry(first, to="2")
     group.carry(second, to="2")
     third = group.publish("2", "0123")
-    assert header(group, third, to="1")[1] == {0: {1: 1}, 3: {1: 1}}
+    assert header(group, third, to="1") == {0: {1: 1}, 3: {1: 1}}
 
 
 def test_without_pruning_publishers_wait_for_themselves_and_the_order_is_the_same() -> None:
@@ -90,7 +100,7 @@ def test_without_pruning_publishers_wait_for_themselves_and_the_order_is_the_sam
     first = group.publish("0", "0123")
     group.carry(first, to="1")
     second = group.publish("1", "0123")
-    assert header(group, second, to="2")[1] == {0: {0: 1}, 2: {0: 1}, 3: {0: 1}}
+    assert header(group, second, to="2") == {0: {0: 1}, 2: {0: 1}, 3: {0: 1}}
     assert group.carry(second, to="0") == [Deliver(second)]
 
 
@@ -103,6 +113,16 @@ def test_any_set_of_nodes_can_be_addressed() -> None:
     assert set(group.delivered[NodeId("1")]) == {first, second}
     assert set(group.delivered[NodeId("3")]) == {first}
     assert not any(packet for packet in group.in_flight)
+
+
+def test_a_message_to_oneself_is_nobody_elses_barrier() -> None:
+    group = group_of("01 12", "0 012")
+    own, shared = group.publish("0", "0"), group.publish("0", "012")
+    assert header(group, shared, to="1") == {}
+    group.carry(shared, to="1")
+    answer = group.publish("1", "012")
+    group.carry(answer, to="0")
+    assert group.delivered[NodeId("0")] == [own, shared, answer]
 
 
 def test_a_publisher_need_not_be_a_member() -> None:
@@ -129,20 +149,19 @@ def test_sizes_by_the_count_of_the_source() -> None:
     tally = machine(group, "0").tally
     assert tally is not None
     assert (tally.copies, tally.header_bytes) == (2, 8 * 4 + 8 * (4 + 3))
-    assert barrier_bytes(0, tuple((node, *[1] * 2048) for node in range(1024))) == 8_388_608
+    assert barrier_bytes(0, 1024 * 1024) == 8_388_608
 
 
 def test_the_metadata_formula_is_what_the_wire_says() -> None:
-    """T targets, B nodes with a barrier, E entries of all barriers."""
+    """M messages that somebody has to wait for, W bytes for a set of nodes."""
     group = group_of(groups="0123 023")
     codec = lookup("causal-barriers").codec()
     for members in ("0123", "023", "0123"):
         group.publish("0", members)
     for packet in group.packets(Data, to="1"):
         assert isinstance(packet, Data)
-        targets, lists = packet.header
-        entries = sum(len(one) // 2 for one in lists)
-        names = {"o": 1, "t": len(packet.message.topic), "T": len(targets), "B": len(lists), "E": entries}
+        messages = sum(len(waits) for waits in packet.header.lists.values())
+        names = {"o": 1, "t": len(packet.message.topic), "M": messages, "W": 1}
         size = codec.size(packet) - len(packet.message.payload)
         assert size == eval(lookup("causal-barriers").metadata, {"__builtins__": {}}, names)
         assert codec.decode(codec.encode(packet), "0") == packet
@@ -190,7 +209,64 @@ def test_what_makes_no_sense_is_refused() -> None:
 def test_a_peer_that_sends_nonsense_is_named() -> None:
     group = group_of()
     message = Message(Origin("2"), 1, Topic("0123"), b"")
-    for header_ in (((9,), ()), ((0,), ((9, 1, 1),)), ((0,), ((0, 1),))):
+    for lists in ({9: ((1, 1),)}, {0: ((1, 16),)}):
         number = group.machines[NodeId("0")].links.links[NodeId("1")].received + 1  # type: ignore[attr-defined]
         with pytest.raises(PeerError, match="1: sent 2#1 with barriers of nodes that nobody knows"):
-            group.hand(Data(0, number, 0, False, message, header_), to="0", by="1")
+            group.hand(Data(0, number, 0, False, message, Header(lists)), to="0", by="1")
+    elsewhere = Message(Origin("2"), 2, Topic(""), b"", dst=(NodeId("x"),))
+    with pytest.raises(PeerError, match="1: sent 2#2 with barriers of nodes that nobody knows"):
+        group.hand(Data(0, 3, 0, False, elsewhere, Header({})), to="0", by="1")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(-1, 1, b"\1")],
+        [(0, 0, b"\1")],
+        [(0, 1, b"")],
+        [(0, 2, b"\1"), (0, 1, b"\2")],
+        [(0, 1, b"\1"), (0, 2, b"\3")],
+        7,
+    ],
+)
+def test_bytes_that_are_no_barriers_are_refused(rows: object) -> None:
+    codec = lookup("causal-barriers").codec()
+    packet = Data(0, 1, 0, False, Message(Origin("2"), 1, Topic("0123"), b""), Header({}))
+    fields = msgspec.msgpack.decode(codec.encode(packet))
+    fields[-1] = msgspec.msgpack.encode(rows)
+    with pytest.raises(PeerError, match="1: sent a malformed packet"):
+        codec.decode(msgspec.msgpack.encode(fields), "1")
+
+
+def test_a_header_outlives_its_process() -> None:
+    header_ = Header({0: ((1, 6), (3, 8)), 2: ((7, 15),)})
+    assert pickle.loads(pickle.dumps(header_)) == header_
+
+
+NODES = range(3)
+
+
+def row(waits: Waits, node: int) -> int:
+    """What a node has to wait for; 0: nothing."""
+    return next((number for number, nodes in waits if nodes >> node & 1), 0)
+
+
+def waits_of(numbers: tuple[int, ...]) -> Waits:
+    """One number for each node."""
+    return tuple((n, sum(1 << node for node in NODES if numbers[node] == n)) for n in sorted({*numbers} - {0}))
+
+
+@pytest.mark.parametrize("targets", range(8))
+def test_sets_of_nodes_say_what_a_list_a_node_would_say(targets: int) -> None:
+    """B3 and B4 node by node, for all that three nodes can have to wait for here and there."""
+    for mine in product(range(4), repeat=3):
+        for theirs in product(range(4), repeat=3):
+            fewer = replaced(waits_of(mine), waits_of(theirs), targets)
+            more = handed_on(waits_of(mine), waits_of(theirs), targets)
+            for node in NODES:
+                addressed = targets >> node & 1
+                gone = addressed and mine[node] <= theirs[node]
+                assert row(fewer, node) == (0 if gone else mine[node])
+                assert row(more, node) == (max(mine[node], theirs[node]) if addressed else mine[node])
+            assert more == waits_of(tuple(row(more, node) for node in NODES))
+        assert row(added(waits_of(mine), 3, targets), 0) == (3 if targets & 1 else mine[0])

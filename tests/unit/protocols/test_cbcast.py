@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+
+import msgspec
+import numpy as np
 import pytest
 
 from ordercast.core.chance import mix, salt
@@ -13,10 +17,11 @@ from ordercast.core.messages import Message, Packet
 from ordercast.protocols import lookup
 from ordercast.protocols.baseline_sizes import whole_clock_bytes
 from ordercast.protocols.cbcast import Cbcast
-from ordercast.protocols.cbcast_clocks import Clock, Data, assigned, differences
+from ordercast.protocols.cbcast_clocks import Clock, Data, Difference, Layout
 from tests.support.tree_group import AnyTreeGroup
 
 LINE = "01 12 23"
+NO_CHANGE = Difference.decoded(b"")
 
 
 def group_of(edges: str = LINE, groups: str = "0123", *, delta: bool = False) -> AnyTreeGroup:
@@ -104,15 +109,29 @@ def test_a_duplicate_is_ignored() -> None:
     assert group.hand(again, to="1", by="0") == []
 
 
+def layout() -> Layout:
+    """Groups 01 and 23 of four nodes: slots 0 to 3 of members, then 4 a group for everybody."""
+    group = group_of(groups="01 23")
+    return Layout(group.routes, group.groups)
+
+
+def clock_of(*counts: int, outside: dict[int, int] | None = None) -> Clock:
+    return Clock(np.array(counts), outside or {})
+
+
+def read_from_bytes(difference: Difference) -> Difference:
+    return Difference.decoded(difference.encoded())
+
+
 def test_alternating_clocks_of_two_publishers_are_read_as_they_were_sent() -> None:
     """On one link the later clock can be the smaller one."""
-    big: Clock = {0: {0: 5, 1: 7}, 2: {3: 1}}
-    small: Clock = {0: {0: 2, 4: 1}}
-    reference: Clock = {}
-    for clock in (big, small, big, {}, small):
-        read = assigned(differences(clock, reference), reference)
+    big = clock_of(5, 7, 0, 1, outside={6: 3})
+    small = clock_of(2, 0, 0, 0, outside={11: 1})
+    sent = read = layout().empty
+    for clock in (big, small, big, layout().empty, small):
+        read = read_from_bytes(Difference.between(sent, clock)).applied_to(read, layout())
         assert read == clock
-        reference = read
+        sent = clock
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -120,15 +139,23 @@ def test_any_two_clocks_differ_by_what_their_differences_say(seed: int) -> None:
     salted = salt(seed, "clocks")
 
     def clock(which: int) -> Clock:
-        found: Clock = {}
-        for i in range(mix(salted, which) % 12):
-            draw = mix(salted, which, i)
-            found.setdefault(draw % 3, {})[draw // 3 % 4] = 1 + draw // 12 % 5
-        return found
+        draws = [mix(salted, which, slot) for slot in range(12)]
+        counts = [draw // 3 % 5 << draw // 15 % 40 if draw % 3 else 0 for draw in draws]
+        return clock_of(*counts[:4], outside={4 + i: count for i, count in enumerate(counts[4:]) if count})
 
     one, other = clock(1), clock(2)
-    assert assigned(differences(one, other), other) == one
-    assert not differences(one, one.copy())
+    difference = Difference.between(other, one)
+    assert difference.applied_to(other, layout()) is one
+    assert difference.applied_to(clock(2), layout()) == one
+    assert read_from_bytes(difference).applied_to(other, layout()) == one
+    assert read_from_bytes(difference) == difference
+    assert not len(Difference.between(one, clock(1)).slots())
+
+
+def test_a_clock_outlives_its_process() -> None:
+    clock = clock_of(1, 2, 3, 4, outside={5: 1})
+    difference = Difference.between(layout().empty, clock)
+    assert pickle.loads(pickle.dumps((clock, difference))) == (clock, difference)
 
 
 def test_sizes_by_the_count_of_the_source() -> None:
@@ -145,15 +172,14 @@ def test_sizes_by_the_count_of_the_source() -> None:
 
 @pytest.mark.parametrize("delta", [False, True])
 def test_the_metadata_formula_is_what_the_wire_says(delta: bool) -> None:
-    """G groups and E entries in which the clock differs from the one before on the link."""
+    """E entries in which the clock differs from the one before on the link."""
     group = group_of(groups="0123 023", delta=delta)
     codec = lookup("cbcast").codec()
     for members in ("0123", "023", "0123", "0123"):
         group.publish("0", members)
     for packet in group.packets(Data, to="1"):
         assert isinstance(packet, Data)
-        entries = sum(len(change) // 2 for change in packet.clock)
-        names = {"o": 1, "t": len(packet.message.topic), "G": len(packet.clock), "E": entries}
+        names = {"o": 1, "t": len(packet.message.topic), "E": len(packet.clock.slots())}
         size = codec.size(packet) - len(packet.message.payload)
         assert size == eval(lookup("cbcast").metadata, {"__builtins__": {}}, names)
 
@@ -218,10 +244,28 @@ def test_a_peer_that_sends_nonsense_is_named() -> None:
     with pytest.raises(PeerError, match="1: sent a Packet"):
         group.hand(Packet(), to="0", by="1")
     stranger = Message(Origin("x"), 1, Topic("0123"), b"")
-    with pytest.raises(PeerError, match="1: passes on x#1"):
-        group.hand(Data(0, 1, 0, False, stranger, ((0, 1, 1),)), to="0", by="1")
+    with pytest.raises(PeerError, match="1: sent x#1 with a clock that does not count it"):
+        group.hand(Data(0, 1, 0, False, stranger, NO_CHANGE), to="0", by="1")
     uncounted = Message(Origin("2"), 1, Topic("0123"), b"")
     with pytest.raises(PeerError, match="1: sent 2#1 with a clock that does not count it"):
-        group.hand(Data(0, 2, 0, False, uncounted, ((0, 1, 1),)), to="0", by="1")
+        group.hand(Data(0, 2, 0, False, uncounted, NO_CHANGE), to="0", by="1")
     with pytest.raises(PeerError, match="3: is not a neighbour"):
-        group.hand(Data(0, 1, 0, False, uncounted, ()), to="0", by="3")
+        group.hand(Data(0, 1, 0, False, uncounted, NO_CHANGE), to="0", by="3")
+
+
+@pytest.mark.parametrize(("clock", "why"), [(b"\x00\x01", "a count below zero"), (b"\x7f\x02", "not so many")])
+def test_a_clock_that_cannot_be_is_blamed_on_the_peer(clock: bytes, why: str) -> None:
+    group = group_of()
+    message = Message(Origin("2"), 1, Topic("0123"), b"")
+    with pytest.raises(PeerError, match=f"1: sent 2#1 with a clock that is none: .*{why}"):
+        group.hand(Data(0, 1, 0, False, message, Difference.decoded(clock)), to="0", by="1")
+
+
+@pytest.mark.parametrize("clock", [b"\x01", b"\x01\x02\x00\x02", b"\x80", b"\xff" * 9 + b"\x01\x02", 7])
+def test_bytes_that_are_no_clock_are_refused(clock: object) -> None:
+    codec = lookup("cbcast").codec()
+    packet = Data(0, 1, 0, False, Message(Origin("2"), 1, Topic("0123"), b""), NO_CHANGE)
+    fields = msgspec.msgpack.decode(codec.encode(packet))
+    fields[-1] = clock
+    with pytest.raises(PeerError, match="1: sent a malformed packet"):
+        codec.decode(msgspec.msgpack.encode(fields), "1")

@@ -214,7 +214,6 @@ def test_values_that_are_complete_are_forgotten() -> None:
     group.settle()
     for node in group.nodes:
         assert not machine(group, node).progress
-        assert not machine(group, node).names
         assert all(len(met.values) <= 3 for met in machine(group, node).met.values())
 
 
@@ -225,6 +224,8 @@ def test_sizes_by_the_count_of_the_source() -> None:
     group.settle()
     tallies = [machine(group, node).tally for node in "0123"]
     assert [tally.header_bytes for tally in tallies if tally] == [8, 16, 24, 24]
+    assert [tally.last for tally in tallies if tally] == [8, 16, 24, 24]
+    assert Done.model_bytes == 16
 
 
 @pytest.mark.parametrize("f", [1, 2])
