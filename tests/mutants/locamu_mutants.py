@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,9 +11,9 @@ from ordercast.core.machine import Outbox, Place
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.locamu import LOCAMU
 from ordercast.protocols.locamu_machine import Locamu
-from ordercast.protocols.locamu_packets import Vector
 from ordercast.protocols.locamu_rules import CORRECTED, Rules
 from ordercast.protocols.locamu_store import Copy, Name
+from ordercast.protocols.locamu_streams import Vector
 
 
 def _with(name: str, machine: type[Locamu]) -> ProtocolInfo:
@@ -34,8 +35,8 @@ class CountsTheHighest(Locamu):
 
     rules = _but(gapless=False, flags_late=False)
 
-    def _add_names(self, names: list[Name], vectors: tuple[Vector, ...], copy: Copy | None, out: Outbox) -> None:
-        self._merge_vectors(list(vectors))
+    def _add_names(self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox) -> None:
+        self._raise_vectors(vectors)
         super()._add_names(names, vectors, copy, out)
 
 
@@ -62,6 +63,12 @@ class SeesTooLittle(Locamu):
             del self.column[node]
 
 
+class SendsInNobodysName(Locamu):
+    """Never sends a proxy copy, nor names alone."""
+
+    rules = _but(proxies=False, pushes=False)
+
+
 class ForgetsItsColumns(Locamu):
     """Loses what it has processed in a crash."""
 
@@ -74,4 +81,5 @@ MERGES_NOTHING = _with("merges-nothing", MergesNothing)
 ADOPTS_WITHOUT_FENCE = _with("adopts-without-fence", AdoptsWithoutFence)
 TRIMS = _with("trims", Trims)
 SEES_TOO_LITTLE = _with("sees-too-little", SeesTooLittle)
+SENDS_IN_NOBODYS_NAME = _with("sends-in-nobodys-name", SendsInNobodysName)
 FORGETS_ITS_COLUMNS = _with("forgets-its-columns", ForgetsItsColumns)

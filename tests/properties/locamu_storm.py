@@ -17,7 +17,7 @@ from typing import Any
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu_packets import Data
+from ordercast.protocols.locamu_packets import SECOND, SECOND_BITS, Data
 from tests.properties.swarm import Dice
 from tests.support.locamu_lab import TreeGroup, line
 
@@ -140,23 +140,36 @@ class Storm:
             self.seen[node] = len(order)
 
     def _check_invariants(self) -> None:
-        """N2, N5 and N9; N1 is checked where numbers are given, N4 by the machine itself."""
+        """N2, N3, N5 and N9; N1, N8 and N10 are checked where they could break, N4 by the machine itself."""
         group = self.group
         for node in group.nodes:
             machine, mine = group.machine(node), {message.id for message in group.order[node]}
-            for forwarder, _ in machine.streams_in:
+            for forwarder in machine.processed.gapless:
                 for number in range(1, machine.processed.prefix[forwarder] + 1):
                     named = group.numbered[forwarder, machine.me, number]
                     assert named in mine, f"N2: {node} counts {named}, which it has not processed"
             for stream, value in self.pasts_of_nodes[node].items():
-                assert machine.past[stream] >= value, f"N9: the past of {node} shrank"
-            self.pasts_of_nodes[node] = machine.past.copy()
+                assert machine.streams.value(stream) >= value, f"N9: the past of {node} shrank"
+            past = dict(machine.streams.pairs(tuple(machine.streams.values)))
+            self._check_past(node, past)
+            self.pasts_of_nodes[node] = past
         for _, receiver, packet in group.in_flight:
             if isinstance(packet, Data):
                 radii, rank = group.machine(receiver).radii, group.routes.rank
                 far = group.routes.distance(rank[packet.message.publisher], rank[receiver])
-                skipped = min(radii.window, far) - len(packet.vectors)
+                skipped = min(radii.window, far) - len(group.said(packet).vectors)
                 assert skipped <= radii.f, f"N5: {packet.message.id} goes to {receiver} with {skipped} nodes skipped"
+
+    def _check_past(self, node: NodeId, past: dict[int, int]) -> None:
+        """N3: what the past counts precedes whatever the node does next."""
+        before, known = self.pasts_of_nodes[node], self.group.hop_pasts.get(self.group.routes.rank[node], set())
+        for stream, value in past.items():
+            first, second = stream >> SECOND_BITS, stream & SECOND
+            if self.group.nodes[second] == node:
+                continue  # There the numbers processed count, not the past.
+            for number in range(before.get(stream, 0) + 1, value + 1):
+                named = self.group.numbered[first, second, number]
+                assert named in known, f"N3: the past of {node} counts {named}, which does not precede"
 
     def _check_end(self) -> None:
         for message in self.messages:

@@ -28,6 +28,8 @@ APPLICABLE = {
     "groups-subtrees": (*GENERAL, "locamu"),
     "groups-zipf": GENERAL,
     "locamu-faults": ("locamu",),
+    "locamu-groups-change": ("locamu",),
+    "locamu-join-leave": ("locamu",),
     "locamu-s-fence": ("locamu",),
     "locamu-s-gap": ("locamu",),
     "locamu-s-late": ("locamu",),

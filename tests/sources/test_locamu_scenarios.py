@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ordercast.core.messages import Message
+from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.locamu_packets import Ack, Alias, Data
+from tests.mutants.locamu_mutants import SENDS_IN_NOBODYS_NAME
 from tests.support.locamu_lab import TreeGroup, line
 
 
@@ -16,7 +19,7 @@ def test_identifiers_grow_along_a_line_and_are_cut_to_the_window() -> None:
     for hop, owners in expected.items():
         (packet,) = group.travelling(message, to=hop[1], by=hop[0])
         assert group.names(packet) == (set(owners), set())
-        assert packet.past == ()
+        assert group.said(packet).past == []
         if hop == "01":
             assert group.vector("0", packet) == {"1": 1, "2": 1}
         if hop == "45":
@@ -43,7 +46,7 @@ def test_a_neighbour_takes_over_for_a_forwarder_that_fell_silent(suspicious: str
     group.suspect("1", by="2")
     (proxy,) = group.travelling(first, to="3", by="2")
     assert group.names(proxy) == ({"0", "1"}, set())
-    assert proxy.forwarder == group.routes.rank[group.nodes[1]]
+    assert group.said(proxy).forwarder == group.routes.rank[group.nodes[1]]
     second = group.publish("2", "3")
     if suspicious == "answer first":
         group.carry(second, to="3", by="2")
@@ -62,6 +65,36 @@ def test_a_neighbour_takes_over_for_a_forwarder_that_fell_silent(suspicious: str
     group.assert_forgotten()
 
 
+def silenced(protocol: str | ProtocolInfo) -> tuple[TreeGroup, list[Message]]:
+    """S-FIG33 as far as time brings it while 1 is down: 0 and 2 suspect it, and 0 sends its message past it."""
+    group = TreeGroup("10 12 13", "123 3", protocol=protocol)
+    first = group.publish("0", "123")
+    group.forward(first, "012")
+    group.crash("1")
+    group.in_flight.clear()
+    group.suspect("1", by="2")
+    group.suspect("1", by="0")
+    second = group.publish("2", "3")
+    for _ in range(20):
+        group.carry_all()
+        armed = [(node, timer) for node in group.nodes for timer in sorted(group.timers[node], key=str)]
+        for node, timer in armed:
+            group.fire(node, timer)
+    return group, [first, second]
+
+
+def test_without_proxies_and_names_a_message_waits_for_a_forwarder_to_come_back() -> None:
+    """S-FIG33 (C15): what is missing is the number of a node that is down, and nobody says it in its place."""
+    group, (first, second) = silenced("locamu")
+    assert group.order["3"] == [first, second]
+    group, (first, second) = silenced(SENDS_IN_NOBODYS_NAME)
+    assert group.order["3"] == [first]
+    assert group.held("3") == [second]
+    group.recover("1")
+    group.finish()
+    assert group.order["3"] == [first, second]
+
+
 def test_a_copy_that_comes_after_the_jump_adds_its_name_only() -> None:
     """S-FIG34."""
     group = TreeGroup(line(3), "012")
@@ -74,7 +107,7 @@ def test_a_copy_that_comes_after_the_jump_adds_its_name_only() -> None:
     assert group.processed("2", "0") == (1, set())
     assert group.processed("2", "1") == (1, set())
     (entry,) = group.machine("2").store.values()
-    assert [vector[0] for vector in entry.vectors] == [0, 3], "the vector of 1 is late"
+    assert [(shape.forwarder, late) for shape, _, late in entry.vectors[:-1]] == [(0, 0), (1, 1)], "1 came late"
 
 
 def test_two_ways_that_skip_different_nodes_share_a_name() -> None:
@@ -132,7 +165,7 @@ def test_only_who_has_the_header_may_send_in_anothers_name() -> None:
     group.in_flight.clear()
     group.ask("1")
     (proxy,) = group.travelling(message, to="1", by="2")
-    assert proxy.forwarder == 0
+    assert group.said(proxy).forwarder == 0
     group.carry(message, to="1", by="2")
     assert group.order["1"] == [message]
 
@@ -173,7 +206,7 @@ def test_with_f_2_a_node_on_another_branch_is_a_proxy() -> None:
     group.suspect("0", by="2")
     group.suspect("1", by="2")
     (proxy,) = group.travelling(message, to="3", by="2")
-    assert proxy.forwarder == 0
+    assert group.said(proxy).forwarder == 0
     group.carry(message, to="3", by="2")
     assert group.delivered["3"] == [message]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,9 +15,12 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Routes, TreePlace, extended
 from ordercast.overlay.graphs import Graph
 from ordercast.protocols import lookup
+from ordercast.protocols.locamu_links import Incoming
 from ordercast.protocols.locamu_machine import NEED, TICK, Locamu
-from ordercast.protocols.locamu_packets import Ack, Data, Vector
-from ordercast.protocols.locamu_store import Copy
+from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Data, Whole
+from ordercast.protocols.locamu_rules import CORRECTED
+from ordercast.protocols.locamu_store import Copy, Entry, Name
+from ordercast.protocols.locamu_streams import Past, Vector, plain
 from tests.support.group import Group
 
 
@@ -42,8 +46,14 @@ class TreeGroup(Group):
         """What each node has processed, also where it only passes things on."""
         self.numbered: dict[tuple[int, int, int], str] = {}
         """The message behind every number: forwarder, numbered node, number (N1)."""
+        self.hop_pasts: dict[int, set[str]] = {}
+        """What precedes the next message of a node, hop by hop (N3)."""
+        self.hop_pasts_at: dict[tuple[int, str], frozenset[str]] = {}
+        """The same when a node processed a message."""
+        self.spoken: dict[int, tuple[object, Whole]] = {}
+        """What headers of sessions mean: by the identity of the header, which is kept so that it stays the only one."""
         super().__init__(
-            msgspec.structs.replace(info, build=_watched(info, self.order, self.numbered)),
+            msgspec.structs.replace(info, build=_watched(info, self)),
             *names,
             edges=linked.edges,
             topics={str(topic): list(members) for topic, members in topics.items()},
@@ -84,18 +94,23 @@ class TreeGroup(Group):
     def counter(self, node: str, first: str, second: str) -> int:
         """P of a node for one stream."""
         machine, rank = self.machine(node), self.routes.rank
-        return machine.past.get(rank[NodeId(first)] * machine.size + rank[NodeId(second)], 0)
+        return machine.streams.value(rank[NodeId(first)] << SECOND_BITS | rank[NodeId(second)])
+
+    def said(self, packet: Data) -> Whole:
+        """What the header of a copy means."""
+        return self.spoken[id(packet.header)][1] if packet.session else Whole.read(packet.header)
 
     def names(self, packet: Data) -> tuple[set[str], set[str]]:
         """Whose vectors a copy carries: on time, and late."""
-        on_time = {str(self.nodes[flagged >> 1]) for flagged, _, _ in packet.vectors if not flagged & 1}
-        late = {str(self.nodes[flagged >> 1]) for flagged, _, _ in packet.vectors if flagged & 1}
+        vectors = self.said(packet).vectors
+        on_time = {str(self.nodes[flagged >> 1]) for flagged, _, _ in vectors if not flagged & 1}
+        late = {str(self.nodes[flagged >> 1]) for flagged, _, _ in vectors if flagged & 1}
         return on_time, late
 
     def vector(self, node: str, packet: Data) -> dict[str, int]:
         """One node's vector in a copy."""
         rank = self.routes.rank[NodeId(node)]
-        (found,) = [vector for vector in packet.vectors if vector[0] >> 1 == rank]
+        (found,) = [vector for vector in self.said(packet).vectors if vector[0] >> 1 == rank]
         return {str(self.nodes[k]): number for k, number in zip(found[1], found[2], strict=True)}
 
     def held(self, node: str) -> list[Message]:
@@ -124,6 +139,25 @@ class TreeGroup(Group):
         self.trust_all()
         self.settle()
 
+    def note_hop(self, node: int, copy: Copy) -> None:
+        """A node processes a copy: what its forwarder had processed before precedes what the node does next."""
+        known = self.hop_pasts.setdefault(node, set())
+        known |= self.hop_pasts_at.get((copy.forwarder, copy.message.id), frozenset())
+        self.hop_pasts_at[node, copy.message.id] = frozenset(known)
+        known.add(copy.message.id)
+
+    def check_forgettable(self, machine: Locamu, entry: Entry) -> None:
+        """N10: whoever is linked and numbered has processed the message, and all names from upstream are there."""
+        routes, message = self.routes, entry.message
+        for shape, _, _ in entry.vectors:
+            for node in set(shape.nodes).intersection(machine.linked):
+                assert message in self.order[self.nodes[node]], f"N10: {message.id} is forgotten, {node} lacks it"
+        owners = {shape.forwarder for shape, _, _ in entry.vectors}
+        here, origin = machine.me, routes.rank[message.publisher]
+        for _ in range(min(machine.radii.numbering, routes.distance(here, origin))):
+            here = routes.step(here, origin)
+            assert here in owners, f"N10: {message.id} is forgotten before {here} has named it"
+
     def assert_forgotten(self) -> None:
         """All stores and buffers are empty, and every table is one number per forwarder."""
         for node in self.nodes:
@@ -134,26 +168,68 @@ class TreeGroup(Group):
             assert not machine.processed.sparse, f"{node}: {machine.processed.sparse}"
 
 
-def _watched(info: ProtocolInfo, order: dict[str, list[Message]], numbered: dict[tuple[int, int, int], str]) -> Any:
-    """The protocol's machine, writing down what it processes."""
+def _watched(info: ProtocolInfo, group: TreeGroup) -> Any:
+    """The protocol's machine, writing down what it processes, and that every header is read as it was meant."""
+    order, numbered, spoken = group.order, group.numbered, group.spoken
     made: dict[str, type[Locamu]] = {}
 
     def build(place: Place, options: Any) -> Locamu:
-        plain = info.build(place, options)
-        assert isinstance(plain, Locamu)
-        base = type(plain)
+        machine = info.build(place, options)
+        assert isinstance(machine, Locamu)
+        base = type(machine)
         if "" not in made:
 
             class Watched(base):  # type: ignore[valid-type, misc]
-                def _process(self, copy: Copy, unmerged: set[int] | None, out: Outbox, depth: int = 0) -> None:
+                def _process(self, copy: Copy, news: list[tuple[int, int]] | None, out: Outbox) -> None:
                     order[self.routes.nodes[self.me]].append(copy.message)
-                    super()._process(copy, unmerged, out, depth)
+                    group.note_hop(self.me, copy)
+                    super()._process(copy, news, out)
 
-                def _number(self, came: int, message: Message, depth: int) -> Vector:
-                    vector: Vector = super()._number(came, message, depth)
-                    for node, number in zip(vector[1], vector[2], strict=True):
-                        earlier = numbered.setdefault((self.me, node, number), message.id)
-                        assert earlier == message.id, f"{earlier} and {message.id} got the same number"
+                def _encode(
+                    self, peer: int, past: Past, vectors: list[Vector], depth: int, epoch: int
+                ) -> tuple[int, ...]:
+                    header: tuple[int, ...] = super()._encode(peer, past, vectors, depth, epoch)
+                    meant = Whole(self.me, depth, epoch, plain(vectors), list(self.streams.pairs(past)))
+                    spoken[id(header)] = (header, meant)
+                    return header
+
+                def _decode(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+                    read: tuple[Copy, list[int]] = super()._decode(peer, link, packet)
+                    meant = group.said(packet)
+                    assert plain(read[0].vectors) == meant.vectors
+                    assert sorted(read[0].pairs()) == sorted(meant.past)
+                    assert (read[0].forwarder, read[0].depth, read[0].epoch) == (
+                        self.routes.rank[self.routes.nodes[peer]],
+                        meant.depth,
+                        meant.epoch,
+                    )
+                    return read
+
+                def _merge_vectors(self, vectors: Sequence[Vector]) -> None:
+                    before = tuple(self.streams.values)
+                    super()._merge_vectors(vectors)
+                    late = {stream for shape, _, is_late in vectors if is_late for stream in shape.merged}
+                    assert all(self.streams.values[i] == before[i] for i in late), "N8: late vectors raised the past"
+
+                def _add_names(
+                    self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox
+                ) -> None:
+                    before = tuple(self.streams.values)
+                    super()._add_names(names, vectors, copy, out)
+                    same = self.rules != CORRECTED or tuple(self.streams.values) == before
+                    assert same, "N8: a duplicate raised the past"
+
+                def _collect(self, number: int) -> None:
+                    entry = self.store[number]
+                    super()._collect(number)
+                    if number not in self.store and self.rules == CORRECTED:
+                        group.check_forgettable(self, entry)
+
+                def _number(self, came: int, copy: Copy, depth: int) -> Vector:
+                    vector: Vector = super()._number(came, copy, depth)
+                    for node, number in zip(vector[0].nodes, vector[1], strict=True):
+                        earlier = numbered.setdefault((self.me, node, number), copy.message.id)
+                        assert earlier == copy.message.id, f"{earlier} and {copy.message.id} got the same number"
                     return vector
 
             made[""] = Watched

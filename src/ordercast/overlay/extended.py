@@ -6,10 +6,12 @@ keep what lies around it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from typing import Any
+from weakref import WeakValueDictionary
 
-from ordercast.core.errors import UsageError, unknown_name
+from ordercast.core.errors import InvariantError, UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
@@ -19,19 +21,42 @@ Ball = dict[int, tuple[int, int]]
 """Nodes around one, by rank: the distance, and the neighbour through which the way there leads."""
 
 
+class Audience:
+    """Which way the members of one group lie on one tree. Never changes; shared by all nodes of a run."""
+
+    __slots__ = ("__weakref__", "below", "members")
+
+    def __init__(self, members: frozenset[int] | None, below: dict[int, int]) -> None:
+        self.members = members
+        """Ranks; None: everybody on the tree."""
+        self.below = below
+        """How many members each node with any has at or below it, seen from the root."""
+
+
 class Routes:
-    """A tree with its groups. Nodes are known by rank: their place in the one order that everybody agrees on."""
+    """A tree with its groups. Nodes are known by rank: their place in the one order that everybody agrees on.
+
+    A tree never changes: `with_leaf` and `without_leaf` give another one (G7). No rank is ever used again.
+    """
 
     def __init__(self, tree: Graph, groups: Mapping[Topic, tuple[NodeId, ...]] | None) -> None:
         self.nodes = tree.nodes
         self.rank = {node: i for i, node in enumerate(tree.nodes)}
         self.near: list[tuple[int, ...]] = [tuple(self.rank[n] for n in tree.neighbours[node]) for node in tree.nodes]
+        self.gone: frozenset[int] = frozenset()
+        """Ranks of nodes that have left."""
         self._parent, self._depth = self._rooted()
-        self._below: dict[Topic, dict[int, int]] | None = None
-        self._sizes: dict[Topic, int] = {}
-        self._members: dict[Topic, frozenset[int]] = {}
+        self._lists: dict[Topic, frozenset[int]] | None = None
+        """Members at the start."""
         if groups is not None:
-            self._below = {topic: self._count(topic, members) for topic, members in groups.items()}
+            self._lists = {topic: frozenset(self.rank[node] for node in nodes) for topic, nodes in groups.items()}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._groups: dict[Topic, Audience] = {}
+        self._everybody = Audience(None, {})
+        self._audiences: WeakValueDictionary[frozenset[int], Audience] = WeakValueDictionary()
+        self._others: WeakValueDictionary[tuple[NodeId, NodeId | None], Routes] = WeakValueDictionary()
 
     def _rooted(self) -> tuple[list[int], list[int]]:
         parent, depth = [-1] * len(self.nodes), [0] * len(self.nodes)
@@ -44,37 +69,110 @@ class Routes:
                     todo.append(child)
         return parent, depth
 
-    def _count(self, topic: Topic, members: Iterable[NodeId]) -> dict[int, int]:
-        """How many members each node with any has at or below it, seen from the root."""
-        ranks = frozenset(self.rank[member] for member in members)
+    # Other trees
+
+    def with_leaf(self, leaf: NodeId, under: NodeId) -> Routes:
+        """G7: the tree with one more node. All who ask for the same get the same object."""
+        known = self._others.get((leaf, under))
+        if known is not None:
+            return known
+        parent = self.rank.get(under, -1)
+        if leaf in self.rank or parent < 0 or parent in self.gone:
+            raise InvariantError(f"{leaf} cannot become a leaf under {under}: one is there already, the other is not")
+        grown, rank = copy(self), len(self.nodes)
+        grown.nodes = (*self.nodes, leaf)
+        grown.rank = {**self.rank, leaf: rank}
+        grown.near = [*self.near, (parent,)]
+        grown.near[parent] = (*self.near[parent], rank)
+        grown._parent, grown._depth = [*self._parent, parent], [*self._depth, self._depth[parent] + 1]
+        grown._forget()
+        self._others[leaf, under] = grown
+        return grown
+
+    def without_leaf(self, leaf: NodeId) -> Routes:
+        """G7: the tree without one of its leaves, whose rank stays taken."""
+        known = self._others.get((leaf, None))
+        if known is not None:
+            return known
+        rank = self.rank.get(leaf, 0)
+        if not self.is_leaf(rank) or rank == 0:
+            raise InvariantError(f"{leaf} is no leaf of the tree")
+        (parent,) = self.near[rank]
+        shrunk = copy(self)
+        shrunk.near = self.near.copy()
+        shrunk.near[rank] = ()
+        shrunk.near[parent] = tuple(node for node in self.near[parent] if node != rank)
+        shrunk.gone = self.gone | {rank}
+        shrunk._forget()
+        self._others[leaf, None] = shrunk
+        return shrunk
+
+    def is_leaf(self, node: int) -> bool:
+        return len(self.near[node]) == 1
+
+    def present(self) -> list[int]:
+        """Everybody on the tree."""
+        return [node for node in range(len(self.nodes)) if node not in self.gone]
+
+    # Groups
+
+    def audience(self, members: frozenset[int] | None) -> Audience:
+        """Where these are; None: everybody. All who ask for the same get the same object."""
+        if members is None:
+            return self._everybody
+        known = self._audiences.get(members)
+        if known is None:
+            known = self._audiences[members] = Audience(members, self._count(members - self.gone))
+        return known
+
+    def _count(self, members: Iterable[int]) -> dict[int, int]:
         below: dict[int, int] = {}
-        for member in ranks:
+        for member in members:
             node = member
             while node >= 0:
                 below[node] = below.get(node, 0) + 1
                 node = self._parent[node]
-        self._sizes[topic] = len(ranks)
-        self._members[topic] = ranks
         return below
 
+    def group(self, topic: Topic) -> Audience:
+        """Where the members at the start are."""
+        known = self._groups.get(topic)
+        if known is None:
+            known = self._groups[topic] = self.audience(None if self._lists is None else self._lists[topic])
+        return known
+
+    def initial(self, topic: Topic) -> frozenset[int] | None:
+        """The members of a group at the start; None: nobody has heard of it."""
+        if self._lists is None:
+            return frozenset(range(len(self.nodes)))
+        return self._lists.get(topic)
+
+    def topics(self) -> list[Topic]:
+        """The groups there are at the start."""
+        return list(self._lists or ())
+
     def check_topic(self, topic: Topic) -> None:
-        if self._below is not None and topic not in self._below:
-            raise unknown_name("group", topic, self._below)
+        if self._lists is not None and topic not in self._lists:
+            raise unknown_name("group", topic, self._lists)
 
     def knows(self, topic: Topic) -> bool:
-        return self._below is None or topic in self._below
+        return self._lists is None or topic in self._lists
 
     def is_member(self, node: int, topic: Topic) -> bool:
-        return self._below is None or node in self._members[topic]
+        return self._lists is None or node in self._lists[topic]
 
     def leads(self, here: int, there: int, topic: Topic) -> bool:
         """G3: whether a member lies at or beyond `there`, seen from its neighbour `here`."""
-        if self._below is None:
+        return self.leads_to(here, there, self._groups.get(topic) or self.group(topic))
+
+    def leads_to(self, here: int, there: int, audience: Audience) -> bool:
+        if audience.members is None:
             return True
-        below = self._below[topic]
         if self._parent[there] == here:
-            return there in below
-        return self._sizes[topic] > below.get(here, 0)
+            return there in audience.below
+        return audience.below.get(0, 0) > audience.below.get(here, 0)
+
+    # Ways
 
     def distance(self, a: int, b: int) -> int:
         parent, depth = self._parent, self._depth
@@ -111,17 +209,17 @@ class Routes:
             rim = outer
         return ball
 
-    def depth_beyond(self, start: int, there: int, topic: Topic, depth: int) -> int:
+    def depth_beyond(self, start: int, there: int, audience: Audience, depth: int) -> int:
         """G4: how far off the route of a message `there` is, if `start` is `depth` off it and nearer to its origin."""
         here = start
         while here != there:
             after = self.step(here, there)
-            depth = 0 if self.leads(here, after, topic) else depth + 1
+            depth = 0 if self.leads_to(here, after, audience) else depth + 1
             here = after
         return depth
 
     def targets(
-        self, node: int, came: int, topic: Topic, depth: int, radius: int, shadow: int
+        self, node: int, came: int, audience: Audience, depth: int, radius: int, shadow: int
     ) -> list[tuple[int, int, int]]:
         """G3, G4: whom a message goes on to: rank, distance and depth of each, in order of distance."""
         found: list[tuple[int, int, int]] = []
@@ -132,7 +230,7 @@ class Routes:
                 for there in self.near[here]:
                     if there == before:
                         continue
-                    its_depth = 0 if self.leads(here, there, topic) else off + 1
+                    its_depth = 0 if self.leads_to(here, there, audience) else off + 1
                     if its_depth <= shadow:
                         found.append((there, distance, its_depth))
                         outer.append((there, here, its_depth))
@@ -149,28 +247,68 @@ class TreePlace(Place, frozen=True):
     """A place on an extended graph: `neighbours` are all linked nodes, `routes` knows the tree beneath."""
 
     routes: Routes | None = None
+    """The tree at the start."""
+    parent: NodeId | None = None
+    """Of a node that is not on that tree and may join it: under whom."""
 
 
 class Overlay:
-    """The graph on which a protocol runs, and the places on it."""
+    """The graph on which a protocol runs, and the places on it.
 
-    def __init__(self, base: Graph, groups: Mapping[Topic, tuple[NodeId, ...]], info: ProtocolInfo, options: Any):
+    `later` are nodes of the base graph that are not there at the start: leaves of the tree once they have joined.
+    """
+
+    def __init__(
+        self,
+        base: Graph,
+        groups: Mapping[Topic, tuple[NodeId, ...]],
+        info: ProtocolInfo,
+        options: Any,
+        later: Collection[NodeId] = (),
+    ) -> None:
         self._groups = groups
         self._routes: Routes | None = None
+        self._parents: dict[NodeId, NodeId] = {}
         self.graph = base
+        if later and not info.admits:
+            raise UsageError(f"fault: nodes cannot join or leave with protocol {info.name!r}")
         if info.reach is not None:
             reach = info.reach(options)
             check_tree(base, info.name)
-            self._routes = Routes(base, groups)
+            self._parents = parents_of(base, later)
+            self._routes = Routes(at_start(base, later), groups)
             check_reach(self._routes, reach, info.name)
-            self.graph = extended(self._routes, reach)
+            self.graph = extended(Routes(base, None), reach)
 
     def place(self, node: NodeId, incarnation: int) -> Place:
         graph = self.graph
         near = graph.neighbours[node]
         if self._routes is None:
             return Place(node, near, graph.nodes, self._groups, incarnation, graph.clients)
-        return TreePlace(node, near, graph.nodes, self._groups, incarnation, graph.clients, self._routes)
+        parent = self._parents.get(node)
+        return TreePlace(node, near, graph.nodes, self._groups, incarnation, graph.clients, self._routes, parent)
+
+
+def at_start(base: Graph, later: Collection[NodeId]) -> Graph:
+    """The graph without the nodes that join later."""
+    if not later:
+        return base
+    there = [node for node in base.nodes if node not in later]
+    return Graph(there, [(a, b) for a, b in base.edges if a not in later and b not in later], base.clients)
+
+
+def parents_of(tree: Graph, later: Collection[NodeId]) -> dict[NodeId, NodeId]:
+    """Under whom each node that joins later will be: its neighbour on the way to the first node."""
+    if not later:
+        return {}
+    if tree.nodes[0] in later:
+        raise UsageError(f"fault: {tree.nodes[0]} cannot join later: it keeps the list of the nodes")
+    below = tree.children(tree.nodes[0])
+    for parent, children in below.items():
+        early = [node for node in children if node not in later]
+        if parent in later and early:
+            raise UsageError(f"fault: {parent} cannot join later: {early[0]} is there from the start, and behind it")
+    return {node: parent for parent, children in below.items() for node in children if node in later}
 
 
 def extended(routes: Routes, reach: int) -> Graph:

@@ -34,7 +34,8 @@ def _known(names: list[str], graph: Graph, where: str) -> tuple[NodeId, ...]:
     for name in names:
         if name not in graph.neighbours:
             raise UsageError(f"{where}: {unknown_name('node', name, graph.nodes)}")
-    return tuple(node for node in graph.nodes if node in names)
+    wanted = set(names)
+    return tuple(node for node in graph.nodes if node in wanted)
 
 
 def _subtrees(graph: Graph) -> Membership:
@@ -44,8 +45,9 @@ def _subtrees(graph: Graph) -> Membership:
     below: dict[NodeId, set[NodeId]] = {}
     for node in reversed(_breadth_first(children, graph.nodes[0])):
         below[node] = {node}.union(*(below[child] for child in children[node]))
+    place = {node: i for i, node in enumerate(graph.nodes)}
     return {
-        Topic(f"below-{node}"): tuple(n for n in graph.nodes if n in below[node])
+        Topic(f"below-{node}"): tuple(sorted(below[node], key=place.__getitem__))
         for node in graph.nodes
         if children[node]
     }

@@ -11,7 +11,9 @@ from ordercast.core.machine import Place
 from ordercast.core.messages import Guarantee
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.locamu_machine import Locamu
-from ordercast.protocols.locamu_packets import Ack, Alias, Data
+from ordercast.protocols.locamu_membership import Membership
+from ordercast.protocols.locamu_membership_notices import Farewell, Knock, Welcome
+from ordercast.protocols.locamu_packets import Ack, Alias, Data, Notice
 from ordercast.protocols.locamu_rules import Options, PublishedOptions, printed_with
 
 _SOURCE = "V. Santos, Localized Reliable Causal Multicast, MSc thesis, Instituto Superior Tecnico, 2019"
@@ -44,10 +46,12 @@ LOCAMU = ProtocolInfo(
     ),
     metadata="17 + o + t + vectors of the last 2f + 1 nodes + changes of the past; see locamu.md",
     genuine=False,
-    build=Locamu,
-    packets=(Data, Alias, Ack),
+    build=Membership,
+    packets=(Data, Alias, Ack, Notice, Knock, Welcome, Farewell),
     options=Options,
     reach=reach,
+    notes_membership=True,
+    admits=True,
 )
 
 LOCAMU_PUBLISHED = ProtocolInfo(
@@ -60,7 +64,7 @@ LOCAMU_PUBLISHED = ProtocolInfo(
     metadata=LOCAMU.metadata,
     genuine=False,
     build=PublishedLocamu,
-    packets=(Data, Alias, Ack),
+    packets=(Data, Alias, Ack, Notice),
     options=PublishedOptions,
     reach=reach,
 )

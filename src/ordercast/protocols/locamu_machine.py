@@ -6,16 +6,16 @@ Spec: docs/protocols/locamu.md (R1 to R6, D1, D2).
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import ClassVar
 
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Packet
+from ordercast.protocols.locamu_frozen import nameless
 from ordercast.protocols.locamu_ordering import Ordering
-from ordercast.protocols.locamu_packets import Ack, Alias, Columns, Data
+from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Columns, Data, read_all_vectors
 from ordercast.protocols.locamu_rules import Options
-from ordercast.protocols.locamu_store import Entry
+from ordercast.protocols.locamu_store import Entry, named
 
 ACK_EVERY = 64
 """So many processed messages are acknowledged at once."""
@@ -36,23 +36,28 @@ _NOT_ARMED, _IN_BACKGROUND, _ARMED = range(3)
 class Locamu(Ordering):
     """One node."""
 
-    constant: ClassVar[tuple[str, ...]] = (*Ordering.constant, "floors_for")
-
     def __init__(self, place: Place, options: Options) -> None:
         super().__init__(place, options)
-        rim = [node for node in self.column if self.distance[node] == self.radii.numbering < self.radii.window]
-        self.floors_for: dict[int, tuple[int, ...]] = {
-            peer: tuple(node for node in rim if self.way[node] != peer) for peer in self.routes.near[self.me]
-        }
         self.changes = 0
         """How often the own columns have changed in this life."""
-        self.told = dict.fromkeys(self.linked, 0)
+        self.told: dict[int, int] = {}
         """Up to which change each linked node has been sent the columns."""
         self.last_told = 0
         self.quiet_rounds = 0
         self.need_rounds = 0
         self.tick_armed = _NOT_ARMED
         self.need_armed = _NOT_ARMED
+
+    def frozen(self) -> Hashable:
+        """What this node calls streams makes no difference, unless others know them by these names."""
+        return super().frozen() if self.delta else nameless(self, ACK_EVERY)
+
+    def _survey(self) -> None:
+        super()._survey()
+        self.waiting.queues, self.waiting.complete = {}, {}
+        for number, entry in list(self.store.items()):
+            if not self.waiting.wait(number, entry.vectors):
+                self._collect(number)
 
     # Events
 
@@ -72,7 +77,7 @@ class Locamu(Ordering):
             case Ack():
                 self._on_ack(rank, packet, out)
             case Alias():
-                self._on_alias(packet, out)
+                self._on_alias(rank, packet, out)
             case _:
                 raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of this protocol")
 
@@ -89,7 +94,7 @@ class Locamu(Ordering):
     def on_trust(self, peer: NodeId, out: Outbox) -> None:
         rank = self._rank(peer)
         self.suspected.discard(rank)
-        self.references.close(rank)
+        self._close(rank)
         self._acknowledge(rank, out, need=bool(self.buffer), ask=self.round)
         self._detector_changed(out)
 
@@ -103,7 +108,8 @@ class Locamu(Ordering):
         """R3: nodes that are active now get what they lack, and for suspected ones others take over."""
         before, self.active = self.active, self._find_active()
         fresh = sorted(self.active - before)
-        for entry in list(self.store.values()) if fresh or self.suspected else ():
+        for entry in list(self.store.values()):
+            entry.sent = None
             for peer in fresh:
                 if self._lacks_own(entry, peer):
                     self._send_again(entry, peer, out)
@@ -117,26 +123,28 @@ class Locamu(Ordering):
     def _take_over(self, entry: Entry, forwarder: int, out: Outbox) -> None:
         """R3, R4: send in the name of a suspected forwarder, to whom nobody downstream of it will."""
         for peer in self._lacking(entry, forwarder):
-            if peer in self.active and peer not in entry.own[1]:
+            if peer in self.active and peer not in entry.own[0].nodes:
                 self._send_proxy(entry, entry.received[forwarder], peer, out)
 
     def _lacking(self, entry: Entry, forwarder: int) -> list[int]:
         """Linked nodes that have not acknowledged the number the forwarder gave them."""
-        for flagged, nodes, numbers in entry.received[forwarder].vectors:
-            if flagged >> 1 == forwarder:
-                pairs = [(node, numbers[i]) for i, node in enumerate(nodes) if node in self.waiting.open]
-                return [node for node, number in pairs if not self.waiting.has(node, forwarder, number)]
+        for vector in entry.received[forwarder].vectors:
+            if vector[0].forwarder == forwarder:
+                return self.waiting.lacking(vector)
         return []
 
     def _lacks_own(self, entry: Entry, peer: int) -> bool:
-        flagged, nodes, numbers = entry.own
-        return peer in nodes and not self.waiting.has(peer, flagged >> 1, numbers[nodes.index(peer)])
+        return self.waiting.lacks(peer, (entry.own,))
 
-    def _on_alias(self, packet: Alias, out: Outbox) -> None:
+    def _on_alias(self, peer: int, packet: Alias, out: Outbox) -> None:
         """R5: names of a message that this node has; otherwise they say nothing."""
-        vectors = tuple(vector for vector in packet.vectors if len(vector[1]) == len(vector[2]))
+        try:
+            told = read_all_vectors(packet.vectors)
+        except ValueError:
+            raise PeerError(self.routes.nodes[peer], "sent names that make no sense") from None
+        vectors = [self._vector(vector) for vector in told]
         names = self._usable(vectors)
-        if self._is_known(names):
+        if self.processed.has_any(names):
             self._add_names(names, vectors, None, out)
             if self.buffer:
                 self._unbuffer(out)
@@ -160,9 +168,10 @@ class Locamu(Ordering):
     def _acknowledge_all(self, asked: set[int], out: Outbox) -> None:
         """R1: tell everybody near what is new, and ask those who have something to answer."""
         self.last_told = self.changes
+        self._forget()
         columns = self.processed.columns()
         for peer in self.linked:
-            if peer in asked or self.told[peer] < self.changes:
+            if peer in asked or self.told.get(peer, 0) < self.changes:
                 self._acknowledge(peer, out, columns, ask=self.round if peer in asked else 0)
 
     def _acknowledge(
@@ -177,20 +186,32 @@ class Locamu(Ordering):
         reset: bool = False,
     ) -> None:
         self.told[peer] = self.changes
-        prefix = self.processed.prefix
-        floors = tuple([part for node in self.floors_for.get(peer, ()) for part in (node, prefix[node])])
-        sent = self.past.get(self.me * self.size + peer, 0)
+        sent = self.streams.value(self.me << SECOND_BITS | peer)
         columns = self.processed.columns() if columns is None else columns
-        out.send(self.routes.nodes[peer], Ack(columns, need, ask, reply, reset, floors, sent))
+        out.send(self.routes.nodes[peer], Ack(columns, need, ask, reply, reset, self._floors(peer), sent))
+
+    def _floors(self, peer: int) -> tuple[int, ...]:
+        """D2: what a direct neighbour can take over of the forwarders that number this node and no longer that one."""
+        numbering = self.radii.numbering
+        if self.distance[peer] > 1 or numbering == self.radii.window:
+            return ()
+        prefix, way = self.processed.prefix, self.way
+        return tuple([
+            part
+            for node, distance in self.distance.items()
+            if distance == numbering and way[node] != peer
+            for part in (node, prefix[node])
+        ])  # fmt: skip
 
     def _tick(self, out: Outbox) -> None:
         """R1: a round. Who has something to acknowledge is asked, so that no loss goes unnoticed."""
         self.tick_armed = _NOT_ARMED
         self.round += 1
         self.quiet_rounds += 1
-        asked = {peer for peer in self.waiting.peers() if peer not in self.suspected}
+        self._forget()
+        asked = self.waiting.owing(self.store)
         for node in self.processed.sparse:
-            if node not in self.processed.gapless and self.column[node] in self.waiting.open:
+            if node not in self.processed.gapless and self.column[node] in self.linked:
                 asked.add(self.column[node])
         asked -= self.suspected
         self._acknowledge_all(asked, out)
@@ -204,14 +225,11 @@ class Locamu(Ordering):
         if any(len(column) < _LEAST_COLUMN for column in ack.columns):
             raise PeerError(self.routes.nodes[peer], "sent an acknowledgement that makes no sense")
         if ack.reset:
-            self.references.close(peer)
-        done = self.waiting.acknowledge(peer, ack.columns)
-        for number in done:
-            entry = self.store[number]
-            entry.open -= 1
-            if not entry.open:
-                self._collect(number)
-        if done:
+            self._close(peer)
+            for entry in self.store.values():
+                if entry.sent is not None:
+                    entry.sent.pop(peer, None)
+        if self.waiting.acknowledge(peer, ack.columns) and self.store:
             self._stir(out)
         if ack.floors:
             self._adopt(peer, ack)
@@ -231,16 +249,21 @@ class Locamu(Ordering):
 
     def _serve(self, peer: int, ack: Ack, out: Outbox) -> None:
         """R2: send again what the peer asks for, or has not acknowledged in two answers."""
-        if ack.need:
-            lacking = self.waiting.unacknowledged(peer, self.round + 1)
-        elif ack.reply:
-            lacking = self.waiting.unacknowledged(peer, ack.reply - 1)
-        else:
+        if not ack.need and not ack.reply:
             return
-        for number in lacking:
-            entry = self.store.get(number)
-            if entry is not None:
+        before = self.round + 1 if ack.need else ack.reply - 1
+        for entry in self._older(before):
+            if entry.is_due(peer, before) and self.waiting.lacks(peer, entry.vectors):
                 self._give(entry, peer, ack.need, out)
+
+    def _older(self, before: int) -> list[Entry]:
+        """Messages that were processed before that round."""
+        found: list[Entry] = []
+        for entry in self.store.values():
+            if entry.round >= before:
+                break
+            found.append(entry)
+        return found
 
     def _give(self, entry: Entry, peer: int, need: bool, out: Outbox) -> None:
         if self.rules.pushes and self._is_held_by(entry, peer):
@@ -258,10 +281,7 @@ class Locamu(Ordering):
 
     def _is_held_by(self, entry: Entry, peer: int) -> bool:
         """Whether the peer has acknowledged the message under one of its names."""
-        return any(
-            peer in nodes and self.waiting.has(peer, flagged >> 1, numbers[nodes.index(peer)])
-            for flagged, nodes, numbers in (*entry.vectors, entry.own)
-        )
+        return self.waiting.holds(peer, entry.vectors)
 
     # Requests
 
@@ -274,18 +294,17 @@ class Locamu(Ordering):
     def _ask(self, out: Outbox) -> None:
         """R1: ask for what is missing: whoever sent what waits, whoever numbered what is missing, then everybody."""
         self.need_armed = _NOT_ARMED
-        gaps = self.references.gaps()
+        gaps = self._gaps()
         if not self.buffer and not gaps:
             return
         self.need_rounds += 1
         asked = set(gaps)
         for copy in self.buffer.values():
             asked.add(copy.sender)
-            past, prefix = copy.past, self.processed.prefix
-            asked |= {forwarder for forwarder, stream in self.streams_in if past.get(stream, 0) > prefix[forwarder]}
+            asked |= {forwarder for forwarder, number in copy.wants if number > self.processed.prefix[forwarder]}
         if self.need_rounds > ALL_LINKED_AFTER:
             asked |= set(self.linked) - self.suspected
-        for peer in sorted(asked.intersection(self.waiting.open)):
+        for peer in sorted(asked.intersection(self.linked)):
             self._acknowledge(peer, out, need=True, reset=peer in gaps)
         if self.buffer:
             patient = self.need_rounds <= PATIENCE
@@ -295,13 +314,19 @@ class Locamu(Ordering):
 
     # Forgetting
 
+    def _forget(self) -> None:
+        """D1: look at what was acknowledged since the last look."""
+        for number in sorted(self.waiting.released(), reverse=True):  # What holds for the last holds for those before.
+            entry = self.store.get(number)
+            if entry is not None and not self.waiting.wait(number, entry.vectors):
+                self._collect(number)
+
     def _collect(self, number: int) -> None:
         """D1: every linked node has the message under every name known here, and no near forwarder can add one."""
         entry = self.store[number]
         if self.rules.keeps_until_complete:
-            near = min(self.radii.numbering, entry.upstream)
-            named = sum(self.distance[vector[0] >> 1] <= self.radii.numbering for vector in entry.vectors)
-            if named < near:
+            near = self.radii.numbering
+            if named(entry.vectors, near) < min(near, entry.upstream):
                 return
         del self.store[number]
         for name in entry.names:

@@ -5,17 +5,34 @@ Spec: docs/protocols/locamu.md (M1 to M6).
 
 from __future__ import annotations
 
-from ordercast.core.errors import InvariantError, PeerError, UsageError
-from ordercast.core.ids import NodeId
-from ordercast.core.machine import Outbox
+from collections.abc import Iterable, Sequence
+
+from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.ids import Topic
+from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message
-from ordercast.protocols.locamu_forwarding import NOBODY, Forwarding
-from ordercast.protocols.locamu_packets import Data, Past, Vector, from_columns
+from ordercast.protocols.locamu_forwarding import Forwarding
+from ordercast.protocols.locamu_links import Incoming
+from ordercast.protocols.locamu_packets import SECOND_BITS, Data, Whole
+from ordercast.protocols.locamu_rules import Options
 from ordercast.protocols.locamu_store import Copy, Entry, Name
+from ordercast.protocols.locamu_streams import Past, Vector
+from ordercast.protocols.locamu_surroundings import NOBODY
+
+News = list[tuple[int, int]]
+"""Streams, by their index here, and numbers."""
+
+HELD, KNOWN, PROCESSED = range(3)
+"""What becomes of a copy (M2)."""
 
 
 class Ordering(Forwarding):
     """What happens to messages and their copies."""
+
+    def __init__(self, place: Place, options: Options) -> None:
+        super().__init__(place, options)
+        self.news = False
+        """Whether the event at hand has taught this node anything."""
 
     # What the repairing half adds
 
@@ -34,10 +51,22 @@ class Ordering(Forwarding):
         """M1: a publication is a copy without a past that is always ready."""
         if message.dst:
             raise UsageError(f"{message.id}: locamu multicasts to groups, not to destinations of a message's own")
-        self.routes.check_topic(message.topic)
-        self._process(Copy(message, NOBODY, 0, (), {}, NOBODY, []), None, out)
+        self._check_publishable(message.topic)
+        self._process(Copy(message, NOBODY, 0, self._epoch_of(message.topic), (), (), [], NOBODY, []), None, out)
         out.complete(message.id)
         self._look_up(out)
+
+    def _check_publishable(self, topic: Topic) -> None:
+        self.routes.check_topic(topic)
+
+    def _check_table(self, copy: Copy) -> None:
+        """A message that is to be processed has a publisher and a list of members that this node knows."""
+        if self._origin(copy.message) == NOBODY or not self.routes.knows(copy.message.topic):
+            raise self._nonsense(copy.sender, copy.message)
+
+    def _epoch_of(self, _topic: Topic) -> int:
+        """The list of members by which this node publishes."""
+        return 0
 
     def _look_up(self, out: Outbox) -> None:
         """At the end of an event: tell the repairing half if there was anything new."""
@@ -46,211 +75,237 @@ class Ordering(Forwarding):
             self._went_on(out)
 
     def _on_data(self, peer: int, packet: Data, out: Outbox) -> None:
-        if not all(len(column) & 1 for column in packet.past):
-            raise PeerError(self.routes.nodes[peer], f"sent {packet.message.id} with a past that makes no sense")
-        if packet.session:
-            for readable, past in self.references.take(peer, packet):
-                self._on_copy(peer, readable, past, self.references.incoming[peer].unmerged, out)
-            if self.references.incoming[peer].held:
-                self._held_back(out)
-        else:
-            self._on_copy(peer, packet, from_columns(packet.past, {}, self.size)[0], None, out)
+        if not packet.session:
+            copy = self._read_whole(peer, packet)
+            copy.wants = self._unsatisfied(copy.pairs())
+            self._on_copy(copy, None, out)
+            return
+        link = self._incoming(peer)
+        if packet.session == link.session and packet.number == link.next and not link.held and not link.broken:
+            self._go_on(peer, link, packet, out)
+            return
+        for readable in self._in_turn(link, packet):
+            self._go_on(peer, link, readable, out)
+        if link.held:
+            self._held_back(out)
 
-    def _on_copy(self, peer: int, packet: Data, past: Past, unmerged: set[int] | None, out: Outbox) -> None:
-        """M2: sort a copy out: a duplicate, ready, or to be held back."""
-        if not self._makes_sense(packet):
-            raise PeerError(self.routes.nodes[peer], f"sent {packet.message.id} with a header that makes no sense")
-        depth = self._depth_after(packet.forwarder, packet.message.topic, packet.depth)
-        names = self._usable(packet.vectors)
-        copy = Copy(packet.message, packet.forwarder, packet.depth, packet.vectors, past, peer, names)
-        if not self._sort_out(copy, depth, unmerged, out):
+    def _go_on(self, peer: int, link: Incoming, packet: Data, out: Outbox) -> None:
+        """H7: read a copy whose turn it is.
+
+        After a copy that was processed only what changed since can be new, or wait for something. A copy that is not
+        processed leaves news behind that later copies will not repeat: then everything has to be looked at.
+        """
+        copy, changed = self._read(peer, link, packet)
+        news: News | None = None
+        if link.stale:
+            copy.wants = self._unsatisfied(copy.pairs())
+        else:
+            news = []
+            if changed:
+                past, local, keys = copy.past, link.local, link.keys
+                copy.wants = self._unsatisfied([(keys[i], past[i]) for i in changed if i in link.into])
+                news = [(local[i], past[i]) for i in changed if local[i] >= 0]
+        # A number beyond a gap is processed, and what follows from it has to wait for the gap all the same.
+        link.stale = self._on_copy(copy, news, out) != PROCESSED or self.processed.holes > 0
+
+    def _read_whole(self, peer: int, packet: Data) -> Copy:
+        try:
+            told = Whole.read(packet.header)
+        except ValueError:
+            raise self._nonsense(peer, packet.message) from None
+        if not all(map(self._may_forward, (told.forwarder, *(flagged >> 1 for flagged, _, _ in told.vectors)))):
+            raise self._nonsense(peer, packet.message)
+        vectors = tuple([self._vector(vector) for vector in told.vectors])
+        past = list(told.past)
+        return Copy(
+            packet.message,
+            told.forwarder,
+            told.depth,
+            told.epoch,
+            vectors,
+            tuple([value for _, value in past]),
+            [key for key, _ in past],
+            peer,
+            self._usable(vectors),
+        )
+
+    def _on_copy(self, copy: Copy, news: News | None, out: Outbox) -> int:
+        """M2: sort a copy out: a duplicate, ready, or to be held back; which it was."""
+        outcome = self._sort_out(copy, news, out)
+        if outcome == HELD:
             self.buffer[copy.message.id, copy.forwarder] = copy
             self._held_back(out)
         elif self.buffer:
             self._unbuffer(out)
         self._look_up(out)
+        return outcome
 
-    def _sort_out(self, copy: Copy, depth: int, unmerged: set[int] | None, out: Outbox) -> bool:
-        """Whether the copy is done with; M2."""
-        known = self._is_known(copy.names)
+    def _sort_out(self, copy: Copy, news: News | None, out: Outbox) -> int:
+        """M2."""
+        known = self.processed.has_any(copy.names)
         if known and self.rules.duplicates_first:
             self._add_names(copy.names, copy.vectors, copy, out)
-        elif not self._is_ready(copy.past):
-            return False
-        elif known:
+            return KNOWN
+        if copy.wants and not self._is_ready(copy):
+            return HELD
+        if known:
             self._merge_duplicate(copy, out)
-        else:
-            self._process(copy, unmerged, out, depth)
-        return True
+            return KNOWN
+        self._check_table(copy)
+        self._process(copy, news, out)
+        return PROCESSED
 
-    def _is_known(self, names: list[Name]) -> bool:
-        """M2: whether this node has processed the message under any of its names."""
-        has = self.processed.has
-        for forwarder, number in names:  # noqa: SIM110 -- a generator would double the price of a hop's first question.
-            if has(forwarder, number):
-                return True
-        return False
+    def _reached(self, forwarder: int) -> int:
+        """M3: how far the stream from there to this node is processed; C7 as printed: the highest number heard of."""
+        if self.rules.gapless:
+            return self.processed.prefix[forwarder]
+        return self.streams.value(forwarder << SECOND_BITS | self.me)
 
-    def _usable(self, vectors: tuple[Vector, ...]) -> list[Name]:
-        """S1, S2: the numbers that tell this node something, by forwarder."""
-        column = self.column
-        names: list[Name] = []
-        for flagged, nodes, numbers in vectors:
-            forwarder = flagged >> 1
-            watched = column.get(forwarder)
-            if watched is not None and watched in nodes:
-                names.append((forwarder, numbers[nodes.index(watched)]))
-        return names
+    def _unsatisfied(self, past: Iterable[tuple[int, int]]) -> list[Name]:
+        """M3: what of a past is for this node and has not been processed."""
+        near, mine = self.processed.gapless, self.me
+        into = [(key >> SECOND_BITS, value) for key, value in past if key & ((1 << SECOND_BITS) - 1) == mine]
+        return [(node, value) for node, value in into if node in near and value > self._reached(node)]
 
-    def _is_ready(self, past: Past) -> bool:
+    def _is_ready(self, copy: Copy) -> bool:
         """M3: everything before the message that is for this node has been processed."""
-        if not self.rules.gapless:
-            return all(past.get(stream, 0) <= self.past.get(stream, 0) for _, stream in self.streams_in)
-        prefix = self.processed.prefix
-        for forwarder, stream in self.streams_in:  # noqa: SIM110 -- as above.
-            if stream in past and past[stream] > prefix[forwarder]:
-                return False
-        return True
+        return all(number <= self._reached(forwarder) for forwarder, number in copy.wants)
 
-    def _process(self, copy: Copy, unmerged: set[int] | None, out: Outbox, depth: int = 0) -> None:
-        """M4: exactly once per message. The order of steps matters: the past must not contain the message itself."""
+    def _process(self, copy: Copy, news: News | None, out: Outbox) -> None:
+        """M4: exactly once per message. The order of steps matters: the past must not contain the message itself.
+
+        `news` is what may be new of its past; None: all of it.
+        """
         self.news = True
-        self._merge_past(copy.past, copy.past if unmerged is None else unmerged)
-        if unmerged is not None:
-            unmerged.clear()
-        mark = self.references.mark()
-        before = self.past.copy()
+        if news is None:
+            self._merge_whole(copy)
+        elif news:
+            self._raise(news)
+        before = tuple(self.streams.values)
         if self.check:
             self._check_no_self_dependency(copy, before)
-        on_time = [vector for vector in copy.vectors if not vector[0] & 1]
-        self._merge_vectors(on_time)
+        self._merge_vectors(copy.vectors)
         message = copy.message
-        came = NOBODY if copy.forwarder == NOBODY else self.way[copy.forwarder]
-        own = self._number(came, message, depth)
-        upstream = min(self.radii.window, self.distance.get(self._origin(message), self.radii.window))
-        entry = Entry(message, came, depth, upstream, list(copy.vectors), own, before)
+        came, depth = NOBODY, 0
+        if copy.forwarder != NOBODY:
+            came = self.way[copy.forwarder]
+            depth = self._depth_after(copy.forwarder, message.topic, copy.epoch, copy.depth)
+        own = self._number(came, copy, depth)
+        upstream = self.distance.get(self._origin(message), self.radii.window)
+        entry = Entry(copy, came, depth, upstream, own, before, self.round)
         self.serial += 1
-        self._file(entry, copy)
-        if self.routes.is_member(self.me, message.topic) and not depth:
-            out.deliver(message)
-        self._send_first(entry, mark, out)
-        if not entry.open:
+        stays = self._file(entry, copy)
+        self._send_first(entry, out)
+        if not stays:
             self._collect(self.serial)
+        self._hand_over(entry, out)
 
-    def _merge_past(self, past: Past, streams: Past | set[int]) -> None:
+    def _hand_over(self, entry: Entry, out: Outbox) -> None:
+        """M4: members deliver."""
+        if not entry.depth and self._is_member(entry.message.topic, entry.epoch):
+            out.deliver(entry.message)
+
+    def _merge_whole(self, copy: Copy) -> None:
         """Take over what is newer, as far as it concerns nodes around this one."""
-        mine, beside, log = self.past, self.beside, self.references.log
-        for stream in streams:
-            value = past[stream]
-            if value > mine.get(stream, 0):
-                inside = beside.get(stream)
-                if inside is None:
-                    first, second = divmod(stream, self.size)
-                    inside = beside[stream] = first in self.distance and second in self.distance
-                if inside:
-                    mine[stream] = value
-                    log.append(stream)
+        self._raise([
+            (self.streams.at(key, inside=True), value) for key, value in copy.pairs() if self._is_inside(key)
+        ])  # fmt: skip
 
-    def _merge_vectors(self, vectors: list[Vector]) -> None:
-        mine, distance, log = self.past, self.distance, self.references.log
-        for flagged, nodes, numbers in vectors:
-            forwarder = flagged >> 1
-            if forwarder not in distance:
-                continue
-            row = forwarder * self.size
-            for node, number in zip(nodes, numbers, strict=True):
-                if node in distance and number > mine.get(row + node, 0):
-                    mine[row + node] = number
-                    log.append(row + node)
+    def _raise(self, told: News) -> None:
+        values = self.streams.values
+        changed = []
+        for stream, value in told:
+            if value > values[stream]:
+                values[stream] = value
+                changed.append(stream)
+        if changed:
+            self._note_changes(changed, self.outgoing.values())
 
-    def _number(self, came: int, message: Message, depth: int) -> Vector:
+    def _merge_vectors(self, vectors: Sequence[Vector]) -> None:
+        """Take over the numbers of vectors that are not late."""
+        values = self.streams.values
+        for shape, numbers, late in vectors:
+            if not late:
+                for position, stream in shape.inside:
+                    if numbers[position] > values[stream]:
+                        values[stream] = numbers[position]
+
+    def _number(self, came: int, copy: Copy, depth: int) -> Vector:
         """M4: the next number for each target."""
-        mine, row = self.past, self.me * self.size
-        nodes = self._plan(came, message.topic, depth)[0]
+        shape = self._shape(self.me, self._plan(came, copy.message.topic, copy.epoch, depth)[0])
+        values = self.streams.values
         numbers = []
-        for node in nodes:
-            stream = row + node
-            mine[stream] = number = mine.get(stream, 0) + 1
+        for stream in shape.streams:
+            values[stream] = number = values[stream] + 1
             numbers.append(number)
-        self.references.log += [row + node for node in nodes]
-        return (2 * self.me, nodes, tuple(numbers))
+        return (shape, tuple(numbers), 0)
 
-    def _file(self, entry: Entry, copy: Copy) -> None:
-        """S3: store a message under all its names, and wait for everyone near to have it."""
-        number = self.serial
-        self.store[number] = entry
+    def _file(self, entry: Entry, copy: Copy) -> bool:
+        """S3: store a message under all its names, until everyone near has it; False: everyone has."""
+        serial = self.serial
+        self.store[serial] = entry
+        self.processed.add(copy.names)
         for name in copy.names:
-            self.processed.add(*name)
-            self.names[name] = number
-        entry.names = copy.names.copy()
+            self.names[name] = serial
         if copy.forwarder != NOBODY:
             entry.received[copy.forwarder] = copy
-        for vector in (*copy.vectors, entry.own):
-            self._expect(number, entry, vector)
-
-    def _call(self, number: int, name: Name) -> None:
-        self.names[name] = number
-        self.store[number].names.append(name)
-
-    def _expect(self, number: int, entry: Entry, vector: Vector) -> None:
-        """S4: linked nodes have to acknowledge what the vector says of them."""
-        flagged, nodes, numbers = vector
-        waiting, forwarder, item = self.waiting, flagged >> 1, (number, self.round)
-        opened = waiting.open
-        for i, node in enumerate(nodes):
-            if node in opened and waiting.expect(node, forwarder, numbers[i], item):
-                entry.open += 1
+        return self.waiting.wait(serial, entry.vectors)
 
     # Further copies
 
-    def _add_names(self, names: list[Name], vectors: tuple[Vector, ...], copy: Copy | None, out: Outbox) -> None:
+    def _add_names(self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox) -> None:
         """M5: a duplicate adds names, even where the message itself is forgotten, and raises nothing else."""
-        number = next((self.names[name] for name in names if name in self.names), None)
-        for name in names:
-            if not self.processed.has(*name):
-                self.processed.add(*name)
-                self.news = True
-            if number is not None and name not in self.names:
-                self._call(number, name)
-        if number is None:
+        serial = next((self.names[name] for name in names if name in self.names), None)
+        fresh = [name for name in names if not self.processed.has_any((name,))]
+        if fresh:
+            self.processed.add(fresh)
+            self.news = True
+        if serial is None:
             return
-        entry = self.store[number]
+        entry = self.store[serial]
+        for name in names:
+            if name not in self.names:
+                self.names[name] = serial
+                entry.names = [*entry.names, name]
         added = self._new_vectors(entry, vectors) if self.rules.merges else []
-        for vector in added:
-            self._expect(number, entry, vector)
         if copy is not None and copy.forwarder not in entry.received:
             entry.received[copy.forwarder] = copy
         if added and self.rules.pushes:
             self._push(entry, added, out)
-        if not entry.open:
-            self._collect(number)
+        if added and not self.waiting.wait(serial, entry.vectors):
+            self._collect(serial)
 
-    def _new_vectors(self, entry: Entry, vectors: tuple[Vector, ...]) -> list[Vector]:
+    def _new_vectors(self, entry: Entry, vectors: Sequence[Vector]) -> list[Vector]:
         """M5: vectors of nodes upstream that the entry lacks, put in their place and flagged as late."""
-        there = {vector[0] >> 1 for vector in entry.vectors}
-        upstream = {forwarder for forwarder, _ in self._usable(vectors)}
+        there = {vector[0].forwarder for vector in entry.vectors}
         flag = int(self.rules.flags_late)
         added: list[Vector] = [
-            (flagged | flag, nodes, numbers)
-            for flagged, nodes, numbers in vectors
-            if flagged >> 1 in upstream and flagged >> 1 not in there
+            (shape, numbers, late | flag)
+            for shape, numbers, late in vectors
+            if shape.watched >= 0 and shape.forwarder not in there
         ]
         if added:
-            entry.vectors = sorted([*entry.vectors, *added], key=lambda vector: -self.distance[vector[0] >> 1])
+            entry.vectors = tuple(sorted([*entry.vectors, *added], key=lambda vector: -vector[0].distance))
         return added
 
     def _push(self, entry: Entry, added: list[Vector], out: Outbox) -> None:
         """M5: new names go downstream, and paths that have just become safe are used."""
-        nearest = min(self.distance[vector[0] >> 1] for vector in added)
-        for peer, hop, _ in self._plan(entry.came, entry.message.topic, entry.depth)[1]:
+        nearest = min(vector[0].distance for vector in added)
+        for peer, hop, _ in self._plan(entry.came, entry.message.topic, entry.epoch, entry.depth)[1]:
             if peer in self.active and nearest + hop <= self.radii.window:
                 self._send_again(entry, peer, out)
 
     def _merge_duplicate(self, copy: Copy, out: Outbox) -> None:
         """C6 as printed: a duplicate raises the past like a first copy."""
-        self._merge_past(copy.past, copy.past)
-        self._merge_vectors(list(copy.vectors))
+        self._merge_whole(copy)
+        self._raise_vectors(copy.vectors)
         self._add_names(copy.names, copy.vectors, copy, out)
+
+    def _raise_vectors(self, vectors: Sequence[Vector]) -> None:
+        """Raise the past by what no copy sent on will say."""
+        self._raise([
+            (stream, numbers[position]) for shape, numbers, _ in vectors for position, stream in shape.inside
+        ])  # fmt: skip
 
     def _unbuffer(self, out: Outbox) -> None:
         """M6: look at what is held back until nothing changes."""
@@ -258,46 +313,16 @@ class Ordering(Forwarding):
         while changed and self.buffer:
             changed = False
             for key, copy in list(self.buffer.items()):
-                depth = self._depth_after(copy.forwarder, copy.message.topic, copy.depth)
-                if self._sort_out(copy, depth, None, out):
+                if self._sort_out(copy, None, out) != HELD:
                     del self.buffer[key]
                     changed = True
 
     # Checks
 
-    def _makes_sense(self, packet: Data) -> bool:
-        distance, message = self.distance, packet.message
-        if packet.forwarder not in distance or packet.forwarder == self.me or not self.routes.knows(message.topic):
-            return False
-        if self._origin(message) == NOBODY:
-            return False
-        for flagged, nodes, numbers in packet.vectors:
-            if len(nodes) != len(numbers) or flagged >> 1 not in distance:
-                return False
-        return packet.depth >= 0
-
-    def _origin(self, message: Message) -> int:
-        """The rank of the publisher."""
-        rank = self.origins.get(message.origin)
-        if rank is None:
-            rank = self.origins[message.origin] = self.routes.rank.get(message.publisher, NOBODY)
-        return rank
-
     def _check_no_self_dependency(self, copy: Copy, before: Past) -> None:
         """N4: the past of a message does not contain the message."""
-        for flagged, nodes, numbers in copy.vectors:
-            row = (flagged >> 1) * self.size
-            for node, number in zip(nodes, numbers, strict=True):
-                if not flagged & 1 and before.get(row + node, 0) >= number:
-                    streams = f"{self.routes.nodes[flagged >> 1]} to {self.routes.nodes[node]}"
+        for shape, numbers, late in copy.vectors:
+            for position, stream in shape.inside:
+                if not late and before[stream] >= numbers[position]:
+                    streams = f"{self.routes.nodes[shape.forwarder]} to {self.routes.nodes[shape.nodes[position]]}"
                     raise InvariantError(f"{self._name}: {copy.message.id} depends on itself ({streams})")
-
-    @property
-    def _name(self) -> NodeId:
-        return self.routes.nodes[self.me]
-
-    def _rank(self, peer: NodeId) -> int:
-        rank = self.routes.rank.get(peer, NOBODY)
-        if rank not in self.waiting.open:
-            raise PeerError(peer, "is not linked to this node")
-        return rank

@@ -1,21 +1,23 @@
 """Packets of LoCaMu and what is in them: vectors of numbers, pasts, and acknowledgements.
 
-Spec: docs/protocols/locamu.md (H1 to H5). Nodes travel as ranks, numbers as differences where both ends know the
-reference: small integers, which take one byte each.
+Spec: docs/protocols/locamu.md (H1 to H5). Headers are flat lists of small integers, which take one byte each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from ordercast.core.messages import Message, Packet
 
-Vector = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""H1: who numbered (twice its rank, and 1 more if the vector came late), the numbered nodes, and their numbers."""
-Past = dict[int, int]
-"""H2: the highest number of each stream; stream (a, l) is a times the number of nodes plus l."""
+SECOND_BITS = 20
+"""A stream (a, l) is known by one integer: a, then l in so many bits."""
+SECOND = (1 << SECOND_BITS) - 1
+
+Plain = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""H1: a vector: who numbered (twice its rank, and 1 more if it came late), the numbered nodes, and their numbers."""
 Columns = tuple[tuple[int, ...], ...]
-"""Streams by their first node: its rank, then second node and number of each."""
+"""Of an acknowledgement, per forwarder: its rank, the prefix of its stream, and what was processed beyond."""
 
 
 class Data(Packet, frozen=True, tag=1):
@@ -25,22 +27,17 @@ class Data(Packet, frozen=True, tag=1):
 
     message: Message
     """Without its payload for nodes beside the route."""
-    forwarder: int
-    """Whose vector ends the list and whose past is attached: the sender, unless this is a proxy copy."""
-    depth: int
-    """How far off the route the forwarder is."""
-    vectors: tuple[Vector, ...]
-    """Oldest first. Nodes between that are not named were skipped."""
-    past: Columns
-    session: int = 0
-    """0: the past is whole. Otherwise it is what changed since the last copy of this session (H3)."""
-    number: int = 0
+    session: int
+    """0: the header stands for itself (`Whole`). Otherwise it goes on from the copy before in this session (H3)."""
+    number: int
+    header: tuple[int, ...]
 
 
 class Alias(Packet, frozen=True, tag=2):
     """Names of a message that the receiver may know under another one; never delivers anything."""
 
-    vectors: tuple[Vector, ...]
+    vectors: tuple[int, ...]
+    """One after the other, as in a whole header."""
 
 
 class Ack(Packet, frozen=True, tag=3):
@@ -62,31 +59,92 @@ class Ack(Packet, frozen=True, tag=3):
     """For a direct neighbour: how many messages were numbered for it; the fence of the floors."""
 
 
-def to_columns(past: Past, streams: list[int], reference: Past, size: int) -> Columns:
-    """H3: the given streams of `past` as differences to `reference`."""
-    columns: dict[int, list[int]] = {}
-    for stream in streams:
-        value = past[stream] - reference.get(stream, 0)
-        if not value:
-            continue
-        first, second = divmod(stream, size)
-        column = columns.get(first)
-        if column is None:
-            columns[first] = [first, second, value]
-        else:
-            column.append(second)
-            column.append(value)
-    return tuple([tuple(column) for column in columns.values()])
+class Notice(Data, frozen=True, tag=4):
+    """A copy of a message of the protocol itself: no application sees it."""
+
+    carries: ClassVar[str | None] = None
 
 
-def from_columns(columns: Columns, reference: Past, size: int) -> tuple[Past, list[int]]:
-    """The past that `to_columns` was given, and which streams differ from the reference."""
-    past = reference.copy()
-    changed: list[int] = []
-    for column in columns:
-        row = column[0] * size
-        for i in range(1, len(column), 2):
-            stream = row + column[i]
-            past[stream] = past.get(stream, 0) + column[i + 1]
-            changed.append(stream)
-    return past, changed
+class Whole:
+    """A header that stands for itself: forwarder, depth, epoch, number of vectors, the vectors, then the past.
+
+    A vector is its flagged forwarder, the number of nodes, the nodes, the numbers; the past is, per first node of its
+    streams, that node, the number of streams, and second node and number of each.
+    """
+
+    __slots__ = ("depth", "epoch", "forwarder", "past", "vectors")
+
+    def __init__(
+        self, forwarder: int, depth: int, epoch: int, vectors: Sequence[Plain], past: Iterable[tuple[int, int]]
+    ) -> None:
+        self.forwarder = forwarder
+        """Whose vector ends the list and whose past is attached: the sender, unless this is a proxy copy."""
+        self.depth = depth
+        """How far off the route the forwarder is."""
+        self.epoch = epoch
+        """Which list of the group's members the message goes by."""
+        self.vectors = vectors
+        """Oldest first. Nodes between that are not named were skipped."""
+        self.past = past
+        """Streams and numbers."""
+
+    def flat(self) -> tuple[int, ...]:
+        columns: dict[int, list[int]] = {}
+        for stream, number in sorted(self.past):
+            columns.setdefault(stream >> SECOND_BITS, []).extend((stream & SECOND, number))
+        header = [self.forwarder, self.depth, self.epoch, len(self.vectors), *flat_vectors(self.vectors)]
+        for first, column in columns.items():
+            header += (first, len(column) // 2, *column)
+        return tuple(header)
+
+    @classmethod
+    def read(cls, header: tuple[int, ...]) -> Whole:
+        """Raises ValueError if the header makes no sense."""
+        if len(header) < 4 or min(header) < 0:
+            raise ValueError("not a whole header")
+        forwarder, depth, epoch, count = header[:4]
+        vectors, at = read_vectors(header, 4, count)
+        past: list[tuple[int, int]] = []
+        while at < len(header):
+            first, end = header[at], at + 2 + 2 * _item(header, at + 1)
+            if end > len(header):
+                raise ValueError("a past that is cut off")
+            past += [(first << SECOND_BITS | header[i], header[i + 1]) for i in range(at + 2, end, 2)]
+            at = end
+        return cls(forwarder, depth, epoch, vectors, past)
+
+
+def flat_vectors(vectors: Iterable[Plain]) -> list[int]:
+    flat: list[int] = []
+    for flagged, nodes, numbers in vectors:
+        flat += (flagged, len(nodes), *nodes, *numbers)
+    return flat
+
+
+def read_vectors(flat: tuple[int, ...], at: int, count: int) -> tuple[list[Plain], int]:
+    """So many vectors from there on, and where they end; ValueError if they are cut off."""
+    vectors: list[Plain] = []
+    for _ in range(count):
+        size = _item(flat, at + 1)
+        middle, end = at + 2 + size, at + 2 + 2 * size
+        if size < 0 or end > len(flat):
+            raise ValueError("vectors that are cut off")
+        vectors.append((flat[at], flat[at + 2 : middle], flat[middle:end]))
+        at = end
+    return vectors, at
+
+
+def read_all_vectors(flat: tuple[int, ...]) -> list[Plain]:
+    """Nothing but vectors."""
+    vectors: list[Plain] = []
+    at = 0
+    while at < len(flat):
+        (vector,), at = read_vectors(flat, at, 1)
+        vectors.append(vector)
+    return vectors
+
+
+def _item(flat: tuple[int, ...], at: int) -> int:
+    if at >= len(flat):
+        raise ValueError("a header that is cut off")
+    return flat[at]

@@ -51,6 +51,8 @@ class Rules(msgspec.Struct, frozen=True):
     """At most f of the last 2f + 1 nodes may be skipped."""
     merges: bool = True
     """Vectors of further copies are taken over."""
+    proxies: bool = True
+    """Others send in the name of a suspected forwarder. Off only to see what it is good for."""
 
 
 CORRECTED = Rules()

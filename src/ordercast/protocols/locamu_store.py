@@ -5,94 +5,156 @@ Spec: docs/protocols/locamu.md (S1 to S4).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from ordercast.core.messages import Message
 from ordercast.core.state import State
-from ordercast.protocols.locamu_packets import Columns, Past, Vector
+from ordercast.protocols.locamu_packets import SECOND, SECOND_BITS, Columns
+from ordercast.protocols.locamu_streams import Past, Vector
 
 Name = tuple[int, int]
 """A message as one forwarder calls it: the forwarder, and its number on the stream that is looked at here."""
-Known = tuple[int, frozenset[int]]
+
+
+LONGEST_WAIT = 32
+"""So many rounds at most pass before a message is sent again."""
 
 
 class Copy(State):
-    """A copy as it was read; it never changes."""
+    """A copy as it was read."""
+
+    constant: ClassVar[tuple[str, ...]] = ("message",)
 
     def __init__(
         self,
         message: Message,
         forwarder: int,
         depth: int,
+        epoch: int,
         vectors: tuple[Vector, ...],
         past: Past,
+        keys: list[int],
         sender: int,
         names: list[Name],
     ) -> None:
         self.message = message
         self.forwarder = forwarder
         self.depth = depth
+        self.epoch = epoch
         self.vectors = vectors
         self.past = past
+        """The forwarder's, in its own order of streams."""
+        self.keys = keys
+        """The streams of the past; as its complement where a number is not part of it."""
         self.sender = sender
         self.names = names
         """What the vectors tell this node."""
+        self.wants: list[Name] = []
+        """What it waits for: forwarders and their numbers for this node."""
+
+    def frozen(self) -> tuple[object, ...]:
+        past = frozenset(pair for pair in zip(self.keys, self.past, strict=False) if pair[1])
+        return (self.message, self.forwarder, self.depth, self.epoch, self.vectors, past, self.sender)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """The past as streams and numbers."""
+        return [(key, value) for key, value in zip(self.keys, self.past, strict=False) if value and key >= 0]
 
 
 class Entry(State):
     """S3: a message that was processed and that somebody may still want."""
 
-    constant: ClassVar[tuple[str, ...]] = ("message", "came", "depth", "upstream", "own", "past")
+    constant: ClassVar[tuple[str, ...]] = ("message", "came", "depth", "epoch", "internal", "upstream", "past")
 
     def __init__(
-        self, message: Message, came: int, depth: int, upstream: int, vectors: list[Vector], own: Vector, past: Past
+        self,
+        copy: Copy,
+        came: int,
+        depth: int,
+        upstream: int,
+        own: Vector,
+        past: Past,
+        round_: int,
     ) -> None:
-        self.message = message
+        self.message = copy.message
         self.came = came
         self.depth = depth
+        self.epoch = copy.epoch
+        self.internal = copy.message.topic.startswith("$")
+        """A message of the protocol itself."""
         self.upstream = upstream
         """How many nodes before this one count, at most the window."""
-        self.vectors = vectors
-        """Of the nodes upstream, oldest first."""
-        self.own = own
+        self.vectors = (*copy.vectors, own)
+        """Of the nodes upstream, oldest first, and the own one."""
         self.past = past
         self.received: dict[int, Copy] = {}
         """By last forwarder: what a proxy for it would send."""
-        self.names: list[Name] = []
-        self.open = 0
-        """Numbers of linked nodes that these have not acknowledged."""
+        self.names = copy.names
+        self.round = round_
+        """In which it was processed."""
+        self.sent: dict[int, tuple[int, int]] | None = None
+        """Until which round a node that was sent it again has time to say so, and for how many rounds it had."""
+
+    @property
+    def own(self) -> Vector:
+        return self.vectors[-1]
+
+    def is_due(self, peer: int, before: int) -> bool:
+        """R2: whether the peer has had time until that round."""
+        return self.sent is None or peer not in self.sent or self.sent[peer][0] < before
+
+    def note_sent(self, peer: int, round_: int) -> None:
+        """R2: it was sent again: the peer has twice as many rounds as the last time."""
+        if self.sent is None:
+            self.sent = {}
+        wait = min(2 * self.sent[peer][1], LONGEST_WAIT) if peer in self.sent else 1
+        self.sent[peer] = (round_ + wait, wait)
 
 
 class Processed(State):
     """S1, S2: the numbers processed here, per forwarder: all up to a prefix, and some beyond."""
 
     constant: ClassVar[tuple[str, ...]] = ("gapless",)
-    durable: ClassVar[tuple[str, ...]] = ("prefix", "sparse")
+    durable: ClassVar[tuple[str, ...]] = ("prefix", "sparse", "holes")
 
-    def __init__(self, near: Iterable[int], far: Iterable[int]) -> None:
-        self.gapless = frozenset(near)
+    def __init__(self) -> None:
+        self.gapless: frozenset[int] = frozenset()
         """Forwarders that number this node: gaps on their streams close."""
-        self.prefix: dict[int, int] = dict.fromkeys([*near, *far], 0)
+        self.prefix: dict[int, int] = {}
         self.sparse: dict[int, set[int]] = {}
+        self.holes = 0
+        """How many of the gapless streams have a gap right now."""
 
-    def has(self, forwarder: int, number: int) -> bool:
-        if number <= self.prefix[forwarder]:
-            return True
-        beyond = self.sparse.get(forwarder)
-        return beyond is not None and number in beyond
+    def watch(self, near: Iterable[int], far: Iterable[int]) -> None:
+        """Count what these forwarders number, from now on if they are new."""
+        self.gapless = frozenset(near)
+        for node in (*near, *far):
+            self.prefix.setdefault(node, 0)
+        self.holes = sum(node in self.gapless for node in self.sparse)
 
-    def add(self, forwarder: int, number: int) -> None:
-        prefix = self.prefix[forwarder]
-        if number <= prefix:
-            return
-        beyond = self.sparse.get(forwarder)
-        if number == prefix + 1 and forwarder in self.gapless:
-            self.prefix[forwarder] = number if beyond is None else self._close(forwarder, beyond, number)
-        elif beyond is None:
-            self.sparse[forwarder] = {number}
-        else:
-            beyond.add(number)
+    def has_any(self, names: Iterable[Name]) -> bool:
+        """Whether one of these numbers is processed."""
+        prefix, sparse = self.prefix, self.sparse
+        for forwarder, number in names:
+            if number <= prefix[forwarder] or (forwarder in sparse and number in sparse[forwarder]):
+                return True
+        return False
+
+    def add(self, names: Iterable[Name]) -> None:
+        """These are processed."""
+        prefix, sparse = self.prefix, self.sparse
+        for forwarder, number in names:
+            beyond = sparse.get(forwarder)
+            reached = prefix[forwarder]
+            if number == reached + 1 and forwarder in self.gapless:
+                prefix[forwarder] = number if beyond is None else self._close(forwarder, beyond, number)
+            elif number > reached:
+                if beyond is None:
+                    sparse[forwarder] = {number}
+                    self.holes += forwarder in self.gapless
+                else:
+                    beyond.add(number)
 
     def _close(self, forwarder: int, beyond: set[int], prefix: int) -> int:
         """How far the stream is gapless now that the number after the old prefix is there."""
@@ -101,15 +163,24 @@ class Processed(State):
             beyond.discard(prefix)
         if not beyond:
             del self.sparse[forwarder]
+            self.holes -= 1
         return prefix
 
     def raise_to(self, forwarder: int, floor: int) -> None:
         """D2: everything up to the floor counts as processed."""
         if floor > self.prefix[forwarder]:
             self.prefix[forwarder] = floor
-            beyond = {number for number in self.sparse.pop(forwarder, ()) if number > floor}
+            before = self.sparse.pop(forwarder, None)
+            beyond = {number for number in before or () if number > floor}
             if beyond:
                 self.sparse[forwarder] = beyond
+            elif before and forwarder in self.gapless:
+                self.holes -= 1
+
+    def forget(self, forwarder: int) -> None:
+        """V6: it has left, and everything of it is processed."""
+        self.prefix.pop(forwarder, None)
+        self.sparse.pop(forwarder, None)
 
     def columns(self) -> Columns:
         """What an acknowledgement says of the streams into this node."""
@@ -122,63 +193,128 @@ class Processed(State):
 
 
 class Waiting(State):
-    """S4: per linked node, which numbers it has acknowledged and which of the known ones it has not."""
+    """S4: which numbers linked nodes have acknowledged, and which stored messages still wait for that.
 
-    durable: ClassVar[tuple[str, ...]] = ("open", "known")
+    A message waits for one number at a time. Only when that is acknowledged is the next one looked for.
+    """
 
-    def __init__(self, linked: tuple[int, ...]) -> None:
-        self.open: dict[int, dict[int, dict[int, tuple[int, int]]]] = {peer: {} for peer in linked}
-        """Per peer and forwarder: number to the entry and the round in which it was last sent or learned."""
-        self.known: dict[int, dict[int, Known]] = {peer: {} for peer in linked}
+    durable: ClassVar[tuple[str, ...]] = ("known", "beyond", "complete", "queues", "moved")
 
-    def has(self, peer: int, forwarder: int, number: int) -> bool:
-        """Whether the peer has acknowledged that number."""
-        known = self.known[peer].get(forwarder)
-        return known is not None and (number <= known[0] or number in known[1])
+    def __init__(self) -> None:
+        self.known: dict[int, int] = {}
+        """Per stream from a forwarder to a linked node: how far it is acknowledged without gap."""
+        self.beyond: dict[int, frozenset[int]] = {}
+        self.complete: dict[int, int] = {}
+        """Per shape, up to which first number its vectors are acknowledged by everybody: numbers rise together."""
+        self.queues: dict[int, dict[int, int]] = {}
+        """Per stream: the messages that wait for it, and with which number."""
+        self.moved: set[int] = set()
+        """Streams that were acknowledged since the last look."""
 
-    def expect(self, peer: int, forwarder: int, number: int, item: tuple[int, int]) -> bool:
-        """Wait for the peer to acknowledge a number; False: it has."""
-        known = self.known[peer].get(forwarder)
-        if known is not None and (number <= known[0] or number in known[1]):
-            return False
-        streams = self.open[peer]
-        stream = streams.get(forwarder)
-        if stream is None:
-            streams[forwarder] = {number: item}
-        else:
-            stream[number] = item
-        return True
+    def has(self, stream: int, number: int) -> bool:
+        """Whether the node at the end of the stream has acknowledged that number."""
+        return number <= self.known.get(stream, 0) or number in self.beyond.get(stream, ())
 
-    def acknowledge(self, peer: int, columns: Columns) -> list[int]:
-        """Take in an acknowledgement; the entry of every number that is no longer waited for."""
-        done: list[int] = []
-        known, streams = self.known[peer], self.open[peer]
-        for forwarder, told, *beyond in columns:
-            before = known.get(forwarder, (0, frozenset()))
-            if told <= before[0] and not beyond:
+    def forget(self, node: int) -> None:
+        """V6: it has left, and numbers nothing and acknowledges nothing any more."""
+        for stream in [stream for stream in self.known if node in (stream >> SECOND_BITS, stream & SECOND)]:
+            del self.known[stream]
+            self.beyond.pop(stream, None)
+            self.moved.discard(stream)
+
+    def wait(self, serial: int, vectors: Iterable[Vector]) -> bool:
+        """Wait for the first number of these that is not acknowledged; False: there is none."""
+        known, complete = self.known, self.complete
+        for shape, numbers, _ in vectors:
+            if not shape.expected or numbers[0] <= complete.get(shape.code, 0):
                 continue
-            prefix = max(told, before[0])
-            sparse = frozenset(number for number in before[1].union(beyond) if number > prefix)
-            known[forwarder] = (prefix, sparse)
-            stream = streams.get(forwarder)
-            if stream:
-                acked = [number for number in stream if number <= prefix or number in sparse]
-                done += [stream.pop(number)[0] for number in acked]
-                if not stream:
-                    del streams[forwarder]
-        return done
+            sparse = False
+            for position, stream in shape.expected:
+                number = numbers[position]
+                if number > known.get(stream, 0):
+                    if number not in self.beyond.get(stream, ()):
+                        self.queues.setdefault(stream, {})[serial] = number
+                        return True
+                    sparse = True
+            if not sparse:
+                complete[shape.code] = numbers[0]
+        return False
 
-    def unacknowledged(self, peer: int, before: int) -> list[int]:
-        """Entries with a number that the peer lacks and that was last sent or learned before that round, in order."""
-        return sorted({
-            entry for stream in self.open[peer].values() for entry, round_ in stream.values() if round_ < before
-        })  # fmt: skip
+    def acknowledge(self, peer: int, columns: Columns) -> bool:
+        """Take in an acknowledgement; whether it says anything new."""
+        news = False
+        known = self.known
+        for column in columns:
+            stream = column[0] << SECOND_BITS | peer
+            before = known.get(stream, 0)
+            prefix = max(before, column[1])
+            if prefix > before:
+                known[stream] = prefix
+            elif len(column) == 2 and stream not in self.beyond:
+                continue
+            news |= self._note_beyond(stream, prefix, column[2:]) or prefix > before
+            self.moved.add(stream)
+        return news
 
-    def sent(self, peer: int, forwarder: int, number: int, round_: int) -> None:
-        stream = self.open[peer].get(forwarder)
-        if stream and number in stream:
-            stream[number] = (stream[number][0], round_)
+    def _note_beyond(self, stream: int, prefix: int, numbers: tuple[int, ...]) -> bool:
+        before = self.beyond.get(stream, frozenset())
+        if not before and not numbers:
+            return False
+        beyond = frozenset(number for number in before.union(numbers) if number > prefix)
+        if beyond:
+            self.beyond[stream] = beyond
+        else:
+            self.beyond.pop(stream, None)
+        return beyond != before
 
-    def peers(self) -> Iterator[int]:
-        """Who has something to acknowledge."""
-        return (peer for peer, streams in self.open.items() if streams)
+    def released(self) -> list[int]:
+        """Messages whose number was acknowledged since the last look; they wait for nothing now."""
+        found: list[int] = []
+        for stream in sorted(self.moved.intersection(self.queues)):
+            queue = self.queues[stream]
+            prefix, beyond = self.known.get(stream, 0), self.beyond.get(stream, ())
+            done = [serial for serial, number in queue.items() if number <= prefix or number in beyond]
+            if len(done) == len(queue):
+                del self.queues[stream]
+            else:
+                for serial in done:
+                    del queue[serial]
+            found += done
+        self.moved.clear()
+        return found
+
+    def lacks(self, peer: int, vectors: Iterable[Vector]) -> bool:
+        """Whether the peer has not acknowledged some number that these give it."""
+        return any(
+            stream & SECOND == peer and not self.has(stream, numbers[position])
+            for shape, numbers, _ in vectors
+            for position, stream in shape.expected
+        )
+
+    def holds(self, peer: int, vectors: Iterable[Vector]) -> bool:
+        """Whether the peer has acknowledged some number that these give it."""
+        return any(
+            stream & SECOND == peer and self.has(stream, numbers[position])
+            for shape, numbers, _ in vectors
+            for position, stream in shape.expected
+        )
+
+    def lacking(self, vector: Vector) -> list[int]:
+        """Linked nodes that have not acknowledged the number this gives them."""
+        shape, numbers, _ = vector
+        return [stream & SECOND for i, stream in shape.expected if not self.has(stream, numbers[i])]
+
+    def owing(self, store: dict[int, Entry]) -> set[int]:
+        """Who has something of these to acknowledge. Numbers rise: of each shape only the last vector matters."""
+        known, found, seen = self.known, set(), set()
+        for entry in reversed(store.values()):
+            for shape, numbers, _ in entry.vectors:
+                if shape.code not in seen:
+                    seen.add(shape.code)
+                    found |= {stream & SECOND for i, stream in shape.expected if numbers[i] > known.get(stream, 0)}
+        return found
+
+
+def named(vectors: Sequence[Vector], radius: int) -> int:
+    """How many of these vectors are of nodes upstream within the radius."""
+    return sum(0 < shape.distance <= radius for shape, _, _ in vectors)

@@ -12,8 +12,9 @@ from ordercast.core.chance import mix, salt, unit
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import GUARANTEES, Guarantee
+from ordercast.scenario.brokers import Join
 from ordercast.scenario.destinations import Choose, chooser
-from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, RandomTo, ReplyLoad, Schedule, Workload
+from ordercast.scenario.model import BurstLoad, ClosedLoad, Fault, OpenLoad, RandomTo, ReplyLoad, Schedule, Workload
 
 DrawnLoad = OpenLoad | ClosedLoad | BurstLoad | ReplyLoad
 """Loads whose messages are drawn; a schedule spells its own out."""
@@ -89,6 +90,11 @@ def publishers_of(load: DrawnLoad, where: str, people: Population) -> list[NodeI
         if name not in people.nodes:
             raise UsageError(f"{where}.publishers: {unknown_name('node', name, people.nodes)}")
     return [NodeId(name) for name in load.publishers]
+
+
+def joining(faults: Iterable[Fault]) -> list[NodeId]:
+    """Nodes of the overlay that are not there from the beginning."""
+    return [NodeId(fault.node) for fault in faults if isinstance(fault, Join)]
 
 
 def topics_of(load: DrawnLoad, where: str, node: NodeId, people: Population) -> list[Topic]:

@@ -133,6 +133,8 @@ class Node(_Table, frozen=True):
 
     bandwidth_mbps: float = 0.0
     ingress_mbps: float = 0.0
+    shared: bool = False
+    """Whether `bandwidth_mbps` is all there is for both directions: one queue for what leaves and what arrives."""
     cpu: Cpu | None = None
 
 
@@ -140,6 +142,7 @@ class NodeOverride(_Table, frozen=True):
     nodes: list[str]
     bandwidth_mbps: float | None = None
     ingress_mbps: float | None = None
+    shared: bool | None = None
     cpu: Cpu | None = None
 
 
@@ -220,12 +223,16 @@ class OpenLoad(_Load, frozen=True, kw_only=True, tag="open"):
 
     rate_per_s: float
     arrival: Literal["poisson", "regular"] = "poisson"
+    window: int = 0
+    """A publisher waits while a link from its node has so many packets on their way that are not handled; 0: never."""
 
 
 class ClosedLoad(_Load, frozen=True, kw_only=True, tag="closed"):
     """Each publisher keeps `outstanding` messages on their way and publishes the next when one is done."""
 
     outstanding: int = 1
+    rate_per_s: float = 0.0
+    """At most so many messages over all publishers, spread evenly; 0: no such limit."""
     think_ms: float = 0.0
     until: Literal["self", "everyone", "completed"] = "everyone"
     """Done when the publisher itself, or every live member, has delivered it, or when the protocol says so."""
@@ -341,6 +348,8 @@ class Scenario(_Table, frozen=True):
     links: list[LinkOverride] = []
     node: Node = Node()
     nodes: list[NodeOverride] = []
+    sizes: Literal["wire", "model"] = "wire"
+    """What a packet takes of a bandwidth: its encoded length, or its payload and what the protocol's source counts."""
     detector: Detector = Detector()
     fault: list[Fault] = []
     trace: Trace = Trace()

@@ -41,6 +41,7 @@ class _Listener(Recorder):
         self.packets = False
         self.deeds: list[Deed] = []
         self._default = protocol.guarantee
+        self._notes_asking = not protocol.notes_membership
         self._heard: dict[str, tuple[int, str]] = {}
 
     def publish(self, node: str, time_ns: int, message: Message) -> None:
@@ -63,7 +64,7 @@ class _Listener(Recorder):
             self._heard[node] = (time_ns, message.id)
 
     def event(self, kind: str, node: str, time_ns: int, info: Mapping[str, str] | None = None) -> None:
-        if kind in _CHANGES:
+        if kind in _CHANGES and self._notes_asking:
             topic = (info or {}).get("topic")
             self.deeds.append(Deed(Step(node=node, do=_CHANGES[kind], at_ms=time_ns / NS_PER_MS, topic=topic)))
 
@@ -72,7 +73,14 @@ def deeds_of(scenario: Scenario, protocol: ProtocolInfo, seed: int) -> list[Deed
     """What the applications of a run did, in order of time."""
     listener = _Listener(protocol)
     live(World(scenario, protocol, seed, listener))
-    return sorted(listener.deeds, key=lambda deed: deed.step.at_ms or 0.0)
+    asked = _asked(scenario) if protocol.notes_membership else []
+    return sorted([*listener.deeds, *asked], key=lambda deed: deed.step.at_ms or 0.0)
+
+
+def _asked(scenario: Scenario) -> list[Deed]:
+    """Subscriptions as schedules ask for them, where a run records only when they begin to count."""
+    steps = [step for load in scenario.workload if isinstance(load, Schedule) for step in load.steps]
+    return [Deed(step, after=step.after or "") for step in steps if step.do != "publish"]
 
 
 def schedule_of(deeds: Sequence[Deed]) -> Schedule:

@@ -36,8 +36,13 @@ class FaultPlan:
             channel.heal()
 
     def _plan(self, fault: Fault, where: str) -> None:
-        if isinstance(fault, Cut | Join | Leave):
-            raise UsageError(f"{where}.kind: {fault.__struct_config__.tag!r} is for protocol 'broker'")
+        if isinstance(fault, Join | Leave) and self._world.protocol.admits:
+            self._plan_change(fault, where)
+            return
+        if isinstance(fault, Join | Leave):
+            raise UsageError(f"{where}.kind: nodes cannot join or leave with protocol {self._world.protocol.name!r}")
+        if isinstance(fault, Cut):
+            raise UsageError(f"{where}.kind: 'cut' is for protocol 'broker'")
         self._check_times(fault, where)
         match fault:
             case Crash():
@@ -81,6 +86,20 @@ class FaultPlan:
     ) -> None:
         self._world.clock.at(ns(fault.at_ms), begin, a, b)
         self._world.clock.at(ns(fault.until_ms), end, a, b)
+
+    def _plan_change(self, fault: Join | Leave, where: str) -> None:
+        host = self._world.host(fault.node, f"{where}.node")
+        duration = self._world.scenario.duration_ms
+        if not 0 <= fault.at_ms <= duration:
+            raise UsageError(f"{where}.at_ms: {fault.at_ms} is not within the run's duration of {duration} ms")
+        self._world.clock.at(ns(fault.at_ms), self._change, host, fault)
+
+    def _change(self, host: Host, fault: Join | Leave) -> None:
+        self._world.count_fault(str(fault.__struct_config__.tag))
+        if isinstance(fault, Join):
+            host.join()
+        else:
+            host.leave()
 
     # --- crashes ---
 

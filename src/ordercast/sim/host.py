@@ -11,16 +11,36 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.scenario.model import Node
-from ordercast.sim.packets import payload_asked_at
-from ordercast.trace.schema import INFO_STATE
+from ordercast.sim.network import Channel
+from ordercast.sim.packets import Traffic, payload_asked_at
+from ordercast.trace.schema import INFO_PENDING, INFO_STATE
 
 if TYPE_CHECKING:
-    from ordercast.sim.network import Channel
     from ordercast.sim.world import World
 
 _US = 1_000
 
 _Content = tuple[Topic, bytes, Guarantee, tuple[str, ...], tuple[NodeId, ...]]
+_Outgoing = list[tuple[Channel, Packet, int]]
+"""What a busy node is about to send, with its size where that matters."""
+
+
+class Server:
+    """Takes packets in order of their coming, at so many picoseconds a byte."""
+
+    __slots__ = ("free", "ps_per_byte", "taken_bytes")
+
+    def __init__(self, mbps: float) -> None:
+        # As an integer, so that sums are exact on every machine.
+        self.ps_per_byte = round(8_000_000 / mbps)
+        self.free = 0
+        self.taken_bytes = 0
+
+    def serve(self, now: int, size: int) -> int:
+        """When the last of `size` bytes is through."""
+        self.taken_bytes += size
+        self.free = done = max(now, self.free) + size * self.ps_per_byte // 1_000
+        return done
 
 
 class Host:
@@ -41,14 +61,19 @@ class Host:
         self._asked = (-1, 0)
         self.extra_ns = 0
         self.cpu = ability.cpu
-        self.egress_ps_per_byte = _ps_per_byte(ability.bandwidth_mbps)
-        self.ingress_ps_per_byte = _ps_per_byte(ability.ingress_mbps)
-        self._egress_free = 0
-        self._ingress_free = 0
+        self.egress = Server(ability.bandwidth_mbps) if ability.bandwidth_mbps else None
+        self.ingress = Server(ability.ingress_mbps) if ability.ingress_mbps else None
+        if ability.shared:
+            self.ingress = self.egress
+        self.weighs = bool(self.egress or self.ingress or self.cpu)
+        """Whether this node can do only so much, so that sizes of packets matter."""
+        self.traffic = Traffic()
+        self.stalled: list[tuple[int, Callable[[Any, Any], None], Any, Any]] = []
+        """Who waits for room on all links: window, and what to call then."""
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], int]] = deque()
         self._serving = False
-        self._outgoing: list[tuple[NodeId, Packet]] = []
-        self._finished: list[tuple[NodeId, Packet]] | None = None
+        self._outgoing: _Outgoing = []
+        self._finished: _Outgoing | None = None
         self._spent = 0
         self._timers: dict[Hashable, int] = {}
         self._next_timer = 0
@@ -67,7 +92,7 @@ class Host:
         except KeyError:
             raise InvariantError(f"{self.node} sends to {peer}, which is not its neighbour") from None
         if self._serving:
-            self._outgoing.append((peer, packet))
+            self._outgoing.append((channel, packet, self.weigh(packet) if channel.weighed else 0))
         else:
             channel.transmit(packet)
 
@@ -95,8 +120,11 @@ class Host:
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
         world = self.world
-        if kind == "subscribe":
+        if kind == "subscribe" and INFO_PENDING not in info:
             world.members[Topic(info["topic"])].add(self.node)
+        elif kind == "unsubscribe":
+            world.members[Topic(info["topic"])].discard(self.node)
+            world.someone_left(self)
         if world.recorder is not None:
             world.recorder.event(kind, self.node, world.clock.now, info)
 
@@ -126,6 +154,12 @@ class Host:
     def unsubscribe(self, topic: Topic) -> None:
         self._input(self._unsubscribe, topic)
 
+    def join(self) -> None:
+        self._input(self.machine.on_join, self)
+
+    def leave(self) -> None:
+        self._input(self.machine.on_leave, self)
+
     def suspect(self, peer: NodeId) -> None:
         if self.world.recorder is not None:
             self.world.recorder.event("suspect", self.node, self.world.clock.now, {"peer": peer})
@@ -134,23 +168,35 @@ class Host:
     def trust(self, peer: NodeId) -> None:
         self._input(self.machine.on_trust, peer, self)
 
-    def enqueue(self, channel: Channel, packet: Packet) -> None:
+    def enqueue(self, channel: Channel, packet: Packet, size: int) -> None:
         """A packet for a host that is paused, slow, or has limits of its own."""
-        if not self.ingress_ps_per_byte:
-            self._input(channel.hand_over, packet, cost_bytes=self._bytes(packet))
+        if self.ingress is None:
+            self._input(channel.hand_over, packet, cost_bytes=size)
             return
         clock = self.world.clock
-        size = self._bytes(packet)
-        self._ingress_free = max(clock.now, self._ingress_free) + size * self.ingress_ps_per_byte // 1_000
-        clock.at(self._ingress_free, self._received, (channel, packet, size), self._life)
+        clock.at(self.ingress.serve(clock.now, size), self._received, (channel, packet, size), self._life)
 
-    def egress(self, size: int) -> int:
-        """When the last of `size` bytes has left this node, behind whatever it sends already."""
-        now = self.world.clock.now
-        if not self.egress_ps_per_byte:
-            return now
-        self._egress_free = max(now, self._egress_free) + size * self.egress_ps_per_byte // 1_000
-        return self._egress_free
+    def weigh(self, packet: Packet) -> int:
+        """The size of a packet that the machine is sending right now; the node counts it."""
+        return self.world.scales.weigh(packet, self.machine, self.traffic)
+
+    # --- windows: publishers that wait while too much is on its way ---
+
+    def has_room(self, window: int) -> bool:
+        """Whether every link from this node has fewer than `window` packets on their way."""
+        return all(channel.pending < window for channel in self.channels.values())
+
+    def when_room(self, window: int, action: Callable[[Any, Any], None], a: Any, b: Any) -> None:
+        """Call `action(a, b)` as soon as there is room."""
+        self.stalled.append((window, action, a, b))
+
+    def room_on(self, channel: Channel) -> None:
+        """A link has fewer packets on their way than before: whoever waited for that goes on."""
+        clock = self.world.clock
+        for waiting in list(self.stalled):
+            if channel.pending < waiting[0] and self.has_room(waiting[0]):
+                self.stalled.remove(waiting)
+                clock.at(clock.now, *waiting[1:])
 
     # --- faults ---
 
@@ -160,10 +206,12 @@ class Host:
         self._life += 1
         self.alive = self.paused = self._serving = False
         self._finished = None
-        self._inbox.clear()
+        self._forget_inbox()
         self._outgoing.clear()
         self._timers.clear()
-        self._egress_free = self._ingress_free = 0
+        for server in (self.egress, self.ingress):
+            if server is not None:
+                server.free = 0
         self._refresh()
         self.world.someone_left(self)
 
@@ -203,13 +251,21 @@ class Host:
     # --- inside ---
 
     def _refresh(self) -> None:
-        self.ready = (
+        self._idle = (
             self.alive and not self.paused and not self._serving and not self._inbox
-            and self.cpu is None and not self.extra_ns and not self.ingress_ps_per_byte
+            and self.cpu is None and not self.extra_ns
         )  # fmt: skip
+        self.ready = self._idle and self.ingress is None
+
+    def _forget_inbox(self) -> None:
+        for action, _, _ in self._inbox:
+            channel = getattr(action, "__self__", None)
+            if isinstance(channel, Channel) and channel.weighed:
+                channel.settle()
+        self._inbox.clear()
 
     def _input(self, action: Callable[..., None], *args: Any, cost_bytes: int = 0) -> None:
-        if self.ready:
+        if self._idle:
             action(*args)
         elif self.alive:
             self._inbox.append((action, args, cost_bytes))
@@ -232,7 +288,7 @@ class Host:
                 self._release(self._outgoing)
         self._refresh()
 
-    def _served(self, outgoing: list[tuple[NodeId, Packet]], life: int) -> None:
+    def _served(self, outgoing: _Outgoing, life: int) -> None:
         if life != self._life:
             return
         if self.paused:
@@ -242,27 +298,26 @@ class Host:
         self._release(outgoing)
         self._next_input()
 
-    def _release(self, outgoing: list[tuple[NodeId, Packet]]) -> None:
-        for peer, packet in outgoing:
-            self.channels[peer].transmit(packet)
+    def _release(self, outgoing: _Outgoing) -> None:
+        for channel, packet, size in outgoing:
+            channel.transmit(packet, size)
         outgoing.clear()
 
     def _cost_ns(self, size: int) -> int:
         cost = self.extra_ns + self._spent
         if self.cpu is not None:
             cost += round((self.cpu.per_packet_us + self.cpu.per_byte_us * size) * _US)
-            for _, packet in self._outgoing:
-                cost += round((self.cpu.per_send_us + self.cpu.per_sent_byte_us * self._bytes(packet)) * _US)
+            for _, _, sent_bytes in self._outgoing:
+                cost += round((self.cpu.per_send_us + self.cpu.per_sent_byte_us * sent_bytes) * _US)
         return cost
-
-    def _bytes(self, packet: Packet) -> int:
-        facts = self.world.facts
-        facts.look(packet)
-        return facts.payload_bytes + facts.header_bytes
 
     def _received(self, arrived: tuple[Channel, Packet, int], life: int) -> None:
         channel, packet, size = arrived
-        if life == self._life:
+        if life != self._life:
+            channel.settle()
+        elif self._idle:
+            channel.hand_over(packet)
+        else:
             self._input(channel.hand_over, packet, cost_bytes=size)
 
     def _timer(self, name: Hashable, token: int) -> None:
@@ -287,16 +342,11 @@ class Host:
         self.machine.on_publish(message, self)
 
     def _subscribe(self, topic: Topic) -> None:
-        self.note("subscribe", {"topic": topic})
+        if not self.world.protocol.notes_membership:
+            self.note("subscribe", {"topic": topic})
         self.machine.on_subscribe(topic, self)
 
     def _unsubscribe(self, topic: Topic) -> None:
         self.machine.on_unsubscribe(topic, self)
-        self.world.members[topic].discard(self.node)
-        self.note("unsubscribe", {"topic": topic})
-        self.world.someone_left(self)
-
-
-def _ps_per_byte(mbps: float) -> int:
-    """Picoseconds that one byte takes, as an integer, so that sums are exact on every machine."""
-    return round(8_000_000 / mbps) if mbps else 0
+        if not self.world.protocol.notes_membership:
+            self.note("unsubscribe", {"topic": topic})

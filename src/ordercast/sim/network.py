@@ -28,7 +28,8 @@ class Channel:
 
     __slots__ = (
         "_arrive", "_clock", "_constant_ns", "_draw_ns", "_duplicate", "_fifo", "_last_arrival", "_loss", "_plain",
-        "_salt", "_traced", "_void", "arrived", "cuts", "dropped", "host", "link", "peer", "sender", "sent", "world",
+        "_salt", "_steady", "_traced", "_void", "arrived", "cuts", "dropped", "host", "link", "peer", "pending",
+        "sender", "sent", "weighed", "world",
     )  # fmt: skip
 
     def __init__(self, sender: Host, host: Host, link: Link, seed: int) -> None:
@@ -42,6 +43,10 @@ class Channel:
         self.sent = 0
         self.arrived = 0
         self.dropped = 0
+        self.weighed = sender.weighs or host.weighs or self.world.counts_packets
+        """Whether the size of a packet matters at either end; it then travels along."""
+        self.pending = 0
+        """Of a weighed channel: packets that were sent and are neither handled nor lost."""
         self.cuts = 0
         self._loss = link.loss
         self._duplicate = link.duplicate
@@ -51,31 +56,29 @@ class Channel:
         self._salt = salt(seed, "channel", sender.node, host.node)
         self._last_arrival = 0
         self._void: set[int] = set()
-        self._arrive = self.arrive
+        self._arrive: Callable[[Any, int], None] = self.arrive_weighed if self.weighed else self.arrive
         self._clock = self.world.clock
         self._traced = self.world.sees_packets
-        self._plain = False
+        self._plain = self._steady = False
         self.refresh()
 
     def refresh(self) -> None:
         """A channel without chance and limits takes the short way through `transmit`."""
-        self._plain = (
-            self._constant_ns >= 0 and not self.cuts and not self._loss and not self._duplicate
-            and not self.sender.egress_ps_per_byte
-        )  # fmt: skip
+        self._steady = self._constant_ns >= 0 and not self.cuts and not self._loss and not self._duplicate
+        self._plain = self._steady and not self.weighed
 
     def heal(self) -> None:
         """The drain has begun: nothing is lost or doubled any more."""
         self._loss = self._duplicate = 0.0
         self.refresh()
 
-    def transmit(self, packet: Packet) -> None:
-        """Put a packet on its way."""
+    def transmit(self, packet: Packet, size: int = 0) -> None:
+        """Put a packet on its way; `size`, if it was weighed before: when its machine sent it."""
         self.sent = number = self.sent + 1
         if self._traced:
             self._record("send", self.sender.node, self.host.node, packet)
         if not self._plain:
-            self._transmit_with_chance(packet, number)
+            self._transmit_weighed(packet, number, size)
             return
         clock = self._clock
         arrival = clock.now + self._constant_ns
@@ -84,29 +87,41 @@ class Channel:
         else:
             clock.at(arrival, self._arrive, packet, number)
 
-    def _transmit_with_chance(self, packet: Packet, number: int) -> None:
+    def _transmit_weighed(self, packet: Packet, number: int, size: int) -> None:
+        """What is lost on the way has left the node all the same, so it takes its share of the bandwidth."""
+        departure = self._clock.now
+        if self.weighed:
+            size = size or self.sender.weigh(packet)
+            self.pending += 1
+            if self.sender.egress is not None:
+                departure = self.sender.egress.serve(departure, size)
+        if self._steady:
+            self._clock.at(departure + self._constant_ns, self._arrive, (packet, size), number)
+        else:
+            self._transmit_with_chance(packet, number, size, departure)
+
+    def _transmit_with_chance(self, packet: Packet, number: int, size: int, departure: int) -> None:
         world = self.world
-        now = world.clock.now
-        world.facts.look(packet)
-        # What is lost on the way has left the node all the same, so it takes its share of the bandwidth.
-        departure = self.sender.egress(world.facts.payload_bytes + world.facts.header_bytes)
         if self.cuts:
             self._drop(packet, "cut")
             return
-        bits = mix(self._salt, world.facts.identity, now)
+        world.facts.look(packet)
+        bits = mix(self._salt, world.facts.identity, world.clock.now)
         if self._loss and unit(mix(bits, _LOSS)) < self._loss:
             self._drop(packet, "lost")
             return
-        self._schedule(packet, number, departure + self._draw_ns(bits))
+        freight = (packet, size) if self.weighed else packet
+        self._schedule(freight, number, departure + self._draw_ns(bits))
         if self._duplicate and unit(mix(bits, _DUPLICATE)) < self._duplicate:
             world.count_fault("duplicate")
-            self._schedule(packet, number, departure + self._draw_ns(mix(bits, _SECOND_COPY)))
+            self.pending += 1
+            self._schedule(freight, number, departure + self._draw_ns(mix(bits, _SECOND_COPY)))
 
-    def _schedule(self, packet: Packet, number: int, arrival: int) -> None:
+    def _schedule(self, freight: Packet | tuple[Packet, int], number: int, arrival: int) -> None:
         if self._fifo:
             arrival = max(arrival, self._last_arrival)
             self._last_arrival = arrival
-        self._clock.at(arrival, self._arrive, packet, number)
+        self._clock.at(arrival, self._arrive, freight, number)
 
     def arrive(self, packet: Packet, number: int) -> None:
         """The packet is at the receiving end; a dead or busy host has its own ways with it."""
@@ -120,13 +135,34 @@ class Channel:
                 self._record("receive", host.node, self.peer, packet)
             host.machine.on_receive(self.peer, packet, host)
         else:
-            host.enqueue(self, packet)
+            host.enqueue(self, packet, 0)
+
+    def arrive_weighed(self, freight: tuple[Packet, int], number: int) -> None:
+        """Like `arrive`, of a packet whose size matters."""
+        packet, size = freight
+        host = self.host
+        if number in self._void or not host.alive:
+            self._drop(packet, "crash-loss")
+            return
+        self.arrived += 1
+        if host.ready:
+            self.hand_over(packet)
+        else:
+            host.enqueue(self, packet, size)
 
     def hand_over(self, packet: Packet) -> None:
         """Give the packet to the machine now, whatever kept it waiting."""
         if self._traced:
             self._record("receive", self.host.node, self.peer, packet)
         self.host.machine.on_receive(self.peer, packet, self.host)
+        if self.weighed:
+            self.settle()
+
+    def settle(self) -> None:
+        """A packet is no longer on its way: there may be room for another."""
+        self.pending -= 1
+        if self.sender.stalled:
+            self.sender.room_on(self)
 
     def sender_crashed(self, in_flight: list[int], survive: str, bits: int) -> None:
         """Of what is in flight, given in order of sending, a prefix survives."""
@@ -140,6 +176,8 @@ class Channel:
     def _drop(self, packet: Packet, why: str) -> None:
         self.dropped += 1
         self.world.count_fault(why)
+        if self.weighed:
+            self.settle()
         if self._traced:
             self._record("drop", self.host.node if why == "crash-loss" else self.sender.node, "", packet, why)
 
@@ -164,7 +202,7 @@ def in_flight(world: World) -> dict[Channel, list[int]]:
     """
     numbers: defaultdict[Channel, set[int]] = defaultdict(set)
     for action, _, number in world.clock.pending():
-        if getattr(action, "__func__", None) is Channel.arrive:
+        if getattr(action, "__func__", None) in (Channel.arrive, Channel.arrive_weighed):
             numbers[action.__self__].add(number)  # type: ignore[attr-defined]
     return {channel: sorted(sent) for channel, sent in numbers.items()}
 

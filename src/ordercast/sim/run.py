@@ -25,6 +25,8 @@ from ordercast.trace.store import Manifest, RunWriter
 _SLICES = 100
 
 Progress = Callable[[float], None]
+Drive = Callable[[World], tuple[int, bool]]
+"""Lets a fresh world live; returns how many events there were and whether it came to rest."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -46,16 +48,20 @@ def simulate(
     seed: int | None = None,
     out: Path | None = None,
     progress: Progress | None = None,
+    drive: Drive | None = None,
 ) -> Outcome:
-    """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
+    """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte.
+
+    A study that looks into the run while it goes on brings a `drive` of its own.
+    """
     seed = scenario.seed if seed is None else seed
     check_times(scenario)
     run_id = f"{scenario.name}-{protocol.name}-{seed}"
     recorder = Recorder(RunWriter(out), run_id, packets=scenario.trace.record == "all") if out is not None else None
     try:
         world = World(scenario, protocol, seed, recorder)
-        events, drained = live(world, progress)
-        manifest = _manifest(world, run_id, drained=drained)
+        events, drained = live(world, progress) if drive is None else drive(world)
+        manifest = manifest_of(world, run_id, drained=drained)
         if recorder is not None:
             recorder.finish(manifest)
     except BaseException:
@@ -114,7 +120,8 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _manifest(world: World, run_id: str, *, drained: bool) -> Manifest:
+def manifest_of(world: World, run_id: str, *, drained: bool) -> Manifest:
+    """What the trace of a world that has lived says of itself."""
     scenario, channels = world.scenario, world.channels()
     return Manifest(
         run_id=run_id,

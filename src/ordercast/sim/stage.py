@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Guarantee
@@ -42,6 +42,17 @@ class Publisher(Protocol):
     def subscribe(self, topic: Topic) -> None: ...
 
     def unsubscribe(self, topic: Topic) -> None: ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A publisher that knows how many packets are on their way from it."""
+
+    def has_room(self, window: int) -> bool:
+        """Whether there are fewer than `window` on every link."""
+
+    def when_room(self, window: int, action: Callable[[Any, Any], None], a: Any, b: Any) -> None:
+        """Call `action(a, b)` as soon as that is so."""
 
 
 class Stage(Protocol):

@@ -15,7 +15,7 @@ from ordercast.core.messages import GUARANTEES
 from ordercast.scenario.choosing import Chooser, DrawnLoad, publishers_of
 from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Schedule, Step
 from ordercast.sim.scheduler import ns
-from ordercast.sim.stage import Published, Publisher, Stage
+from ordercast.sim.stage import Published, Publisher, Stage, Windowed
 
 _GAP, _REPLY = 4, 5
 """Apart from the numbers that the choosers use up."""
@@ -25,23 +25,30 @@ _LEAST_ROUND = ns(1)
 _MAX_PAYLOAD = 1 << 26
 
 
-def start_workload(world: Stage) -> None:
-    """Put every load of the scenario on the calendar."""
+def start_workload(world: Stage) -> Callable[[], None]:
+    """Put every load of the scenario on the calendar. The function returned ends what is drawn of it at once."""
+    loads: list[_Load] = []
     for i, load in enumerate(world.scenario.workload):
         where = f"workload[{i}]"
         match load:
             case OpenLoad():
-                _Open(world, load, where)
+                loads.append(_Open(world, load, where))
             case ClosedLoad():
-                _Closed(world, load, where)
+                loads.append(_Closed(world, load, where))
             case BurstLoad():
-                _Burst(world, load, where)
+                loads.append(_Burst(world, load, where))
             case ReplyLoad():
-                _Reply(world, load, where)
+                loads.append(_Reply(world, load, where))
             case Schedule():
                 _Script(world, load, where)
             case _:
                 assert_never(load)
+
+    def end() -> None:
+        for load in loads:
+            load.left = 0
+
+    return end
 
 
 class _Load:
@@ -85,6 +92,10 @@ class _Open(_Load):
         super().__init__(world, load, where)
         if not 0 < load.rate_per_s <= _MAX_RATE:
             raise UsageError(f"{where}.rate_per_s: {load.rate_per_s} is not above 0 and at most {_MAX_RATE:.0f}")
+        self.window = load.window
+        self.windowed = {host.node: host for host in self.publishers if isinstance(host, Windowed)}
+        if load.window < 0 or (load.window and not self.windowed):
+            raise UsageError(f"{where}.window: {load.window} is not from 0 up, or this runs on brokers")
         self.regular = load.arrival == "regular"
         self.gap_ns = 1e9 * len(self.publishers) / load.rate_per_s
         for i, host in enumerate(self.publishers):
@@ -98,7 +109,10 @@ class _Open(_Load):
         return exponential(mix(self.choosers[host.node].salted, number, _GAP), self.gap_ns)
 
     def _next(self, host: Publisher, number: int) -> None:
-        if self.left <= 0:
+        if self.left <= 0 or self.world.clock.now >= self.stop:
+            return
+        if self.window and not (windowed := self.windowed[host.node]).has_room(self.window):
+            windowed.when_room(self.window, self._next, host, number)
             return
         self.publish(host)
         self.at(self.world.clock.now + int(self._gap(host, number)), self._next, host, number + 1)
@@ -116,9 +130,12 @@ class _Waiting:
 class _Closed(_Load):
     def __init__(self, world: Stage, load: ClosedLoad, where: str) -> None:
         super().__init__(world, load, where)
-        if load.outstanding < 1 or load.think_ms < 0:
-            raise UsageError(f"{where}: a closed load needs outstanding >= 1 and think_ms >= 0")
+        if load.outstanding < 1 or load.think_ms < 0 or not 0 <= load.rate_per_s <= _MAX_RATE:
+            raise UsageError(f"{where}: a closed load needs outstanding >= 1, think_ms >= 0 and rate_per_s >= 0")
         self.outstanding = load.outstanding
+        self.gap_ns = int(1e9 * len(self.publishers) / load.rate_per_s) if load.rate_per_s else 0
+        self.earliest = {host.node: self._phase(host) for host in self.publishers}
+        """Of a paced publisher: before when it may not publish again."""
         self.think = ns(load.think_ms)
         self.until = load.until
         self.waiting: dict[str, _Waiting] = {}
@@ -133,9 +150,19 @@ class _Closed(_Load):
         for host in self.publishers:
             self._open_slots(host, self.start)
 
+    def _phase(self, host: Publisher) -> int:
+        return self.start + int(unit(mix(self.choosers[host.node].salted, 0, _GAP)) * self.gap_ns)
+
     def _open_slots(self, host: Publisher, time_ns: int) -> None:
         for _ in range(self.outstanding):
-            self.at(time_ns, self._next, host, self.lives[host.node])
+            self._plan(host, time_ns)
+
+    def _plan(self, host: Publisher, time_ns: int) -> None:
+        """The next publication at that time, or when the pace allows it."""
+        if self.gap_ns:
+            time_ns = max(time_ns, self.earliest[host.node])
+            self.earliest[host.node] = time_ns + self.gap_ns
+        self.at(time_ns, self._next, host, self.lives[host.node])
 
     def _next(self, host: Publisher, life: int) -> None:
         if life == self.lives[host.node]:
@@ -175,7 +202,7 @@ class _Closed(_Load):
         again = self.world.clock.now + self.think
         if again == waiting.since:
             again += _LEAST_ROUND  # Who waits for nobody must not publish for ever without time passing.
-        self.at(again, self._next, self.by_node[message.publisher], self.lives[message.publisher])
+        self._plan(self.by_node[message.publisher], again)
 
     def _must_deliver(self, node: NodeId, message: Published) -> bool:
         member = bool(message.dst) or node in self.world.members[message.topic]

@@ -13,14 +13,14 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Guarantee, Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.overlay.extended import Overlay
+from ordercast.overlay.extended import Overlay, at_start
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.overlay.groups import Membership, build_groups
-from ordercast.scenario.choosing import Population
-from ordercast.scenario.model import Link, LinkOverride, Node, NodeOverride, Scenario
+from ordercast.scenario.choosing import Population, joining
+from ordercast.scenario.model import Link, LinkOverride, Node, NodeOverride, OpenLoad, Scenario
 from ordercast.sim.host import Host
 from ordercast.sim.network import Channel, check_link
-from ordercast.sim.packets import PacketFacts
+from ordercast.sim.packets import PacketFacts, Scales
 from ordercast.sim.scheduler import Scheduler
 from ordercast.trace.recorder import Recorder
 
@@ -37,11 +37,16 @@ class World:
         self.recorder = recorder
         self.sees_packets = recorder is not None and recorder.packets
         self.clock = Scheduler()
-        self.facts = PacketFacts(protocol.codec())
+        codec = protocol.codec()
+        self.facts = PacketFacts(codec)
+        self.scales = Scales(codec, by_model=scenario.sizes == "model")
+        self.counts_packets = any(isinstance(load, OpenLoad) and load.window for load in scenario.workload)
+        """Whether somebody has to know how many packets are on their way."""
         self._options: Any = protocol.parse_options(scenario.options)
         base = build_graph(scenario.overlay, seed)
-        self.groups: Membership = build_groups(scenario.groups, base, seed)
-        self._overlay = Overlay(base, self.groups, protocol, self._options)
+        later = joining(scenario.fault) if protocol.admits else []
+        self.groups: Membership = build_groups(scenario.groups, at_start(base, later), seed)
+        self._overlay = Overlay(base, self.groups, protocol, self._options, later)
         self.graph: Graph = self._overlay.graph
         self.members: dict[Topic, set[NodeId]] = defaultdict(set, {t: set(m) for t, m in self.groups.items()})
         self.delivery_watchers: list[Watcher] = []
@@ -57,6 +62,7 @@ class World:
         abilities = self._abilities()
         for node in self.graph.nodes:
             self.hosts[node] = Host(self, node, abilities[node])
+        self._check_sizes()
         self._connect()
 
     def build_machine(self, node: NodeId, incarnation: int) -> Machine:
@@ -88,6 +94,14 @@ class World:
     def count_fault(self, kind: str) -> None:
         self.faults[kind] += 1
 
+    def _check_sizes(self) -> None:
+        machine: Any = next(iter(self.hosts.values())).machine
+        if self.scenario.sizes == "model" and not hasattr(getattr(machine, "tally", None), "last"):
+            raise UsageError(
+                f"sizes: {self.protocol.name} does not count as a source does; choose a protocol that does, and set "
+                "its option tally"
+            )
+
     def _connect(self) -> None:
         check_link(self.scenario.link, "link")
         special: dict[tuple[NodeId, NodeId], Link] = {}
@@ -114,7 +128,7 @@ class World:
                 if name not in abilities:
                     raise UsageError(f"nodes[{i}].nodes: {unknown_name('node', name, abilities)}")
                 abilities[NodeId(name)] = _merged(
-                    self.scenario.node, override, ("bandwidth_mbps", "ingress_mbps", "cpu")
+                    self.scenario.node, override, ("bandwidth_mbps", "ingress_mbps", "shared", "cpu")
                 )
         for node, ability in abilities.items():
             _check_ability(node, ability)
@@ -132,3 +146,5 @@ def _check_ability(node: NodeId, ability: Node) -> None:
     for name, value in flat.items():
         if isinstance(value, int | float) and value < 0:
             raise UsageError(f"node {node}: {name} is {value}, which is negative")
+    if ability.shared and (ability.ingress_mbps or not ability.bandwidth_mbps):
+        raise UsageError(f"node {node}: shared needs bandwidth_mbps, which is then for both directions, and no other")

@@ -13,6 +13,7 @@ from ordercast.trace.schema import (
     INFO_BOOT,
     INFO_DIGEST,
     INFO_ORDER_SCOPE,
+    INFO_PENDING,
     INFO_STATE,
     JOURNAL_END,
     JOURNAL_SUFFIX,
@@ -128,7 +129,13 @@ def _kinds() -> list[str]:
         "`synchronised` says that its topics are complete again. `subscribe` and `repair_end` rows of a client carry "
         "`info.broker`, its edge broker. `repair_start` says in `info.lost` who was lost."
     )
-    return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", digest, "", brokers, ""]
+    pending = (
+        f"A `subscribe` row with `info.{INFO_PENDING}` says that the node may get messages of the topic from here on; "
+        "it is owed those that are published after a later row without. An `unsubscribe` row with it says that the "
+        "node is owed nothing any more; nothing may come that is published after a later row without."
+    )
+    told = [digest, "", pending, "", brokers, ""]
+    return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", *told]
 
 
 def _manifest() -> list[str]:

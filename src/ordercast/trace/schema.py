@@ -54,12 +54,14 @@ OBLIGES = {
     "optimistic-causal": ("integrity", "optimistic-causal"),
 }
 
-# The two info entries that the judge reads. On a `recover` row: whether the node came back with its state.
+# The info entries that the judge reads. On a `recover` row: whether the node came back with its state.
 INFO_STATE = "state"
 STATE_KEPT = "kept"
 STATE_LOST = "lost"
 # On the first row of a journal: what tells whether two processes read one clock, and the order scope of the broker.
 INFO_BOOT = "boot"
 INFO_ORDER_SCOPE = "order_scope"
+# On a `subscribe` or `unsubscribe` row: it has begun and is not complete, so that messages may come and need not.
+INFO_PENDING = "pending"
 # On any row: a digest of the node's replica at that point; the last one of each live node is compared.
 INFO_DIGEST = "digest"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ordercast.trace.schema import INFO_PENDING
 from ordercast.verify.obligations import Change, Interval, Owed, Published, change_of, settle, stays
 
 if TYPE_CHECKING:
@@ -116,10 +117,12 @@ def _changes(rows: Rows, lives: Lives, logs: Logs, code: dict[str, int], path: s
     receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1
     places = np.searchsorted(logs.entry, entries) - logs.off[receivers]
     names: list[Any] = [rows.column(name, entries) if entries.size else [] for name in ("kind", "topic", "time_ns")]
+    pending = set(rows.info(INFO_PENDING)[0].tolist()) if entries.size else set()
     found: dict[int, list[Change]] = {}
     for entry, receiver, place, kind, topic, time_ns in zip(entries, receivers, places, *names, strict=True):
         where = f"{path}: node {rows.nodes[lives.node[receiver]]}, seq {rows.seq[entry]}"
         change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)
+        change = change._replace(pending=int(entry) in pending)
         found.setdefault(int(receiver), []).append(change)
     return found
 

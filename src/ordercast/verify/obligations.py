@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ALWAYS = -1
 """As the start of an interval: from before the first event. As the end: never closed."""
+NEVER = (2**31 - 1, 2**63 - 1)
+"""A place and a time after everything: of what is pending and never completed."""
 _MARKS_AT_ONCE = 62
 _Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -44,6 +46,8 @@ class Change(NamedTuple):
     topic: int
     place: int
     time_ns: int
+    pending: bool = False
+    """It has begun and is not complete: messages may come, and need not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +76,32 @@ class Owed:
 
 
 def stays(receiver: int, initial: list[int], start: Change | None, changes: list[Change]) -> list[Interval]:
-    """The intervals of one receiver: it begins in `initial` (from `start` on, if given) and lives through `changes`."""
+    """The intervals of one receiver: it begins in `initial` (from `start` on, if given) and lives through `changes`.
+
+    A subscription that is pending binds once a row without says so; one whose end is pending binds no longer.
+    """
     begin = (ALWAYS, 0) if start is None else (start.place, start.time_ns)
     current = dict.fromkeys(initial, begin)
     if changes and changes[0].kind == "join" and changes[0].place == 0 and start is None:
         current.clear()  # Its history begins with a join: it was no member before.
-    closed = []
+    closed, ending = [], set()
     for change in changes:
+        now = NEVER if change.pending else (change.place, change.time_ns)
         if change.kind in ("subscribe", "join"):
             for topic in initial if change.kind == "join" else [change.topic]:
-                current.setdefault(topic, (change.place, change.time_ns))
+                if topic in ending:
+                    ending.discard(topic)
+                    closed.append(Interval(receiver, topic, *current.pop(topic), *NEVER))
+                if current.get(topic, NEVER) == NEVER:
+                    current[topic] = now
+        elif change.pending:
+            ending |= {change.topic} & set(current)
         else:
             left = list(current) if change.kind == "leave" else [change.topic]
-            end = change.place, change.time_ns
-            closed += [Interval(receiver, topic, *current.pop(topic), *end) for topic in left if topic in current]
-    return closed + [Interval(receiver, topic, *since) for topic, since in current.items()]
+            closed += [Interval(receiver, topic, *current.pop(topic), *now) for topic in left if topic in current]
+            ending -= set(left)
+    lasting = [Interval(receiver, topic, *since) for topic, since in current.items() if topic not in ending]
+    return closed + lasting + [Interval(receiver, topic, *current[topic], *NEVER) for topic in sorted(ending)]
 
 
 def settle(messages: Published, fixed: tuple[Ints, Ints], intervals: list[Interval]) -> Owed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.core.errors import UsageError
+from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.overlay.extended import Overlay, Routes, TreePlace, check_tree, extended
 from ordercast.overlay.graphs import Graph
@@ -53,16 +53,16 @@ def test_a_way_leads_to_a_group_if_a_member_lies_there() -> None:
 
 def test_targets_lie_downstream_on_the_way_to_members() -> None:
     tree = routes(a="45")
-    assert tree.targets(1, 0, Topic("a"), 0, 2, 0) == [(2, 1, 0), (3, 2, 0), (5, 2, 0)]
-    assert tree.targets(3, 2, Topic("a"), 0, 2, 0) == [(4, 1, 0)]
-    assert tree.targets(4, 3, Topic("a"), 0, 2, 0) == []
+    assert tree.targets(1, 0, tree.group(Topic("a")), 0, 2, 0) == [(2, 1, 0), (3, 2, 0), (5, 2, 0)]
+    assert tree.targets(3, 2, tree.group(Topic("a")), 0, 2, 0) == [(4, 1, 0)]
+    assert tree.targets(4, 3, tree.group(Topic("a")), 0, 2, 0) == []
 
 
 def test_shadows_are_beside_the_route() -> None:
     tree = routes(a="4")
-    assert tree.targets(1, 0, Topic("a"), 0, 2, 1) == [(2, 1, 0), (3, 2, 0), (5, 2, 1)]
-    assert tree.depth_beyond(1, 5, Topic("a"), 0) == 1
-    assert tree.depth_beyond(1, 4, Topic("a"), 0) == 0
+    assert tree.targets(1, 0, tree.group(Topic("a")), 0, 2, 1) == [(2, 1, 0), (3, 2, 0), (5, 2, 1)]
+    assert tree.depth_beyond(1, 5, tree.group(Topic("a")), 0) == 1
+    assert tree.depth_beyond(1, 4, tree.group(Topic("a")), 0) == 0
 
 
 def test_a_protocol_without_reach_gets_the_graph_as_it_is() -> None:
@@ -100,3 +100,44 @@ def test_a_node_that_is_there_twice_is_refused() -> None:
     twice.nodes = (*twice.nodes, NodeId("1"))
     with pytest.raises(UsageError, match="node 1 is there twice"):
         check_tree(twice, "locamu")
+
+
+def test_a_tree_with_one_more_leaf_is_another_tree_that_all_share() -> None:
+    """G7."""
+    tree = routes(a="45")
+    grown = tree.with_leaf(NodeId("x"), NodeId("4"))
+    assert grown is tree.with_leaf(NodeId("x"), NodeId("4"))
+    assert (grown.rank[NodeId("x")], grown.near[4], grown.distance(0, 6)) == (6, (3, 6), 5)
+    assert (len(tree.nodes), tree.near[4]) == (6, (3,))
+    assert grown.group(Topic("a")).members == tree.group(Topic("a")).members == {4, 5}
+    audience = grown.audience(frozenset({6}))
+    assert audience is grown.audience(frozenset({6}))
+    assert grown.targets(2, 1, audience, 0, 2, 0) == [(3, 1, 0), (4, 2, 0)]
+
+
+def test_a_rank_is_never_used_again() -> None:
+    tree = routes(a="45")
+    shrunk = tree.without_leaf(NodeId("5"))
+    assert shrunk is tree.without_leaf(NodeId("5"))
+    assert (shrunk.present(), shrunk.near[2], shrunk.near[5]) == ([0, 1, 2, 3, 4], (1, 3), ())
+    assert not shrunk.leads(2, 5, Topic("a"))
+    assert shrunk.with_leaf(NodeId("y"), NodeId("2")).rank[NodeId("y")] == 6
+    for leaf, under in (("5", "2"), ("4", "2"), ("z", "5"), ("z", "none")):
+        with pytest.raises(InvariantError, match=f"{leaf} cannot become a leaf under {under}"):
+            shrunk.with_leaf(NodeId(leaf), NodeId(under))
+    for inner in ("2", "0", "none"):
+        with pytest.raises(InvariantError, match=f"{inner} is no leaf of the tree"):
+            shrunk.without_leaf(NodeId(inner))
+
+
+def test_who_joins_later_is_linked_in_the_graph_and_not_on_the_tree() -> None:
+    info = lookup("locamu")
+    overlay = Overlay(graph(SPIDER), {}, info, info.parse_options({}), [NodeId("4"), NodeId("3")])
+    early, late = overlay.place(NodeId("2"), 0), overlay.place(NodeId("4"), 0)
+    assert isinstance(early, TreePlace)
+    assert isinstance(late, TreePlace)
+    assert early.neighbours == tuple("01345")
+    assert early.routes is late.routes
+    assert early.routes is not None
+    assert early.routes.nodes == tuple("0125")
+    assert (early.parent, late.parent) == (None, "3")

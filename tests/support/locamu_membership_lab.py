@@ -1,0 +1,91 @@
+"""LoCaMu nodes driven by hand, with groups and a tree that change."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from ordercast.core.ids import NodeId, Topic
+from ordercast.core.machine import Machine
+from ordercast.core.messages import Packet
+from ordercast.core.registry import ProtocolInfo
+from ordercast.overlay.extended import Overlay
+from ordercast.overlay.graphs import Graph
+from ordercast.protocols.locamu import LOCAMU
+from ordercast.protocols.locamu_membership import GONE, Membership
+from ordercast.protocols.locamu_membership_notices import Content, decode
+from ordercast.protocols.locamu_packets import Notice
+from tests.support.group import Group
+
+
+class ChangingTree(Group):
+    """Edges as pairs of characters; groups by name as strings of members; `later` are the nodes that join."""
+
+    def __init__(
+        self, edges: str, groups: dict[str, str], later: str = "", protocol: ProtocolInfo = LOCAMU, **options: Any
+    ) -> None:
+        names = sorted(set(edges.replace(" ", "")))
+        base = Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
+        topics = {Topic(topic): tuple(map(NodeId, members)) for topic, members in groups.items()}
+        chosen = {"need_ms": 1.0, "check": True, **options}
+        self.overlay = Overlay(base, topics, protocol, protocol.parse_options(chosen), [NodeId(node) for node in later])
+        super().__init__(
+            protocol,
+            *names,
+            edges=self.overlay.graph.edges,
+            topics={str(topic): list(members) for topic, members in topics.items()},
+            **chosen,
+        )
+
+    def build(self, node: str) -> Machine:
+        return self.info.build(self.overlay.place(NodeId(node), self.lives[NodeId(node)]), self.options)
+
+    def machine(self, node: str) -> Membership:
+        machine = self.machines[NodeId(node)]
+        assert isinstance(machine, Membership)
+        return machine
+
+    def join(self, node: str) -> None:
+        self._do(NodeId(node), "on_join")
+
+    def leave(self, node: str) -> None:
+        self._do(NodeId(node), "on_leave")
+
+    def notices(self, kind: type[Content]) -> list[tuple[NodeId, NodeId, Packet]]:
+        """Messages of the protocol in flight, by what they say."""
+        return [flying for flying in self.in_flight if isinstance(content_of(flying[2]), kind)]
+
+    def pass_on(self, kind: type[Content], path: str) -> None:
+        """Carry what says that along a path of nodes."""
+        for by, to in pairwise(path):
+            flying = next(f for f in self.notices(kind) if f[0] == by and f[1] == to)
+            self.in_flight.remove(flying)
+            self.hand(flying[2], to=to, by=by)
+
+    def members(self, node: str, topic: str) -> str:
+        """The newest list of a group that a node has."""
+        tables = self.machine(node).tables
+        names = self.machine(node).routes.nodes
+        return "".join(sorted(names[rank] for rank in tables.newest_members(Topic(topic))))
+
+    def noted(self, node: str) -> list[tuple[str, str, bool]]:
+        """Membership as a node has noted it: what, which group, whether it was still pending."""
+        return [(note.kind, note.info.get("topic", ""), "pending" in note.info) for note in self.notes[NodeId(node)]]
+
+    def ids(self, node: str) -> list[str]:
+        return [message.id for message in self.delivered[NodeId(node)]]
+
+    def assert_forgotten(self) -> None:
+        """Nothing is stored, held back or out of date anywhere."""
+        for node in self.nodes:
+            machine = self.machine(node)
+            if machine.status == GONE:
+                continue
+            assert not machine.store
+            assert not machine.buffer
+            assert all(len(known) == 1 for known in machine.tables.lists.values())
+            assert machine.tables.settled == machine.tables.view
+
+
+def content_of(packet: Packet) -> Content | None:
+    return decode(packet.message.payload) if isinstance(packet, Notice) else None

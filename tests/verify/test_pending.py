@@ -1,0 +1,71 @@
+"""Subscriptions that take time: pending, a node may get messages; only what is published later is owed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.random_traces import Row
+from tests.support.trace_builder import judged, manifest, result, rows
+
+LOCAL = manifest(guarantee="eventual", groups={"t": ["p"]})
+GLOBAL = manifest(guarantee="eventual", groups={"t": ["p"]}, clock="global")
+LEAVING = manifest(guarantee="eventual", groups={"t": ["p", "q"]}, clock="global")
+
+
+def story(*lines: str) -> list[Row]:
+    """Rows as usual; a line that begins with `pending` is one that is not complete."""
+    made = rows(*[line.removeprefix("pending ") for line in lines])
+    for row, line in zip(made, lines, strict=True):
+        if line.startswith("pending "):
+            row["info"] = {"pending": "true"}
+    return made
+
+
+def verdicts(made: list[Row], about: Any) -> tuple[str, str]:
+    verdict = judged(made, about)
+    return result(verdict, "integrity").verdict, result(verdict, "agreement").verdict
+
+
+BEGINS = ("pending q subscribes t", "p publishes m1", "p delivers m1")
+
+
+@pytest.mark.parametrize("about", [LOCAL, GLOBAL])
+def test_who_waits_for_its_subscription_may_get_messages_and_need_not(about: Any) -> None:
+    assert verdicts(story(*BEGINS, "q delivers m1"), about) == ("pass", "pass")
+    assert verdicts(story(*BEGINS), about) == ("pass", "pass")
+    assert verdicts(story(*BEGINS, "q delivers m1", "q subscribes t"), about) == ("pass", "pass")
+    assert verdicts(story(*BEGINS, "q subscribes t"), about) == ("pass", "pass")
+
+
+def test_what_is_published_once_it_is_complete_is_owed() -> None:
+    after = ("q subscribes t", "p publishes m2", "p delivers m2")
+    assert verdicts(story(*BEGINS, *after), GLOBAL) == ("pass", "fail")
+    assert verdicts(story(*BEGINS, *after, "q delivers m2"), GLOBAL) == ("pass", "pass")
+
+
+def test_who_never_asked_must_not_get_anything() -> None:
+    assert verdicts(story("p publishes m1", "p delivers m1", "q delivers m1"), GLOBAL) == ("fail", "pass")
+
+
+ENDS = ("pending q unsubscribes t", "p publishes m1", "p delivers m1")
+
+
+def test_who_waits_for_its_cancellation_is_owed_nothing_and_may_get_something() -> None:
+    assert verdicts(story(*ENDS), LEAVING) == ("pass", "pass")
+    assert verdicts(story(*ENDS, "q delivers m1"), LEAVING) == ("pass", "pass")
+    assert verdicts(story("p publishes m1", "p delivers m1"), LEAVING) == ("pass", "fail")
+
+
+def test_after_a_complete_cancellation_nothing_may_come() -> None:
+    after = ("q unsubscribes t", "p publishes m2", "p delivers m2")
+    assert verdicts(story(*ENDS, *after), LEAVING) == ("pass", "pass")
+    assert verdicts(story(*ENDS, *after, "q delivers m2"), LEAVING) == ("fail", "pass")
+
+
+def test_out_and_in_again_is_owed_from_the_second_confirmation_on() -> None:
+    again = ("pending q unsubscribes t", "pending q subscribes t", "p publishes m1", "p delivers m1", "q subscribes t")
+    assert verdicts(story(*again), LEAVING) == ("pass", "pass")
+    assert verdicts(story(*again, "p publishes m2", "p delivers m2"), LEAVING) == ("pass", "fail")
+    assert verdicts(story(*again, "p publishes m2", "p delivers m2", "q delivers m2"), LEAVING) == ("pass", "pass")
