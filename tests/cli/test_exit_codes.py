@@ -285,7 +285,7 @@ def test_verify_metrics_and_report_work_on_spark(command: Command, run: Path, tm
     assert "<svg" in page.read_text()
 
 
-@pytest.mark.parametrize("name", ["demo", "simulate", "verify", "metrics", "report", "protocols", "shrink"])
+@pytest.mark.parametrize("name", ["demo", "simulate", "run", "verify", "metrics", "report", "protocols", "shrink"])
 def test_every_command_has_help_with_an_example(command: Command, name: str) -> None:
     code, out, _ = command(name, "--help")
     assert code == 0

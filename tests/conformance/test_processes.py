@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import pyarrow.dataset
 import pytest
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.net.cluster import LOGS, run_processes, run_together
-from ordercast.net.process import Assignment
+from ordercast.net.process import Answer, Assignment, Order
 from ordercast.net.settings import NetSettings
+from ordercast.net.workers import ProcessWorker
 from ordercast.scenario.model import (
     Clique,
     ClosedLoad,
@@ -27,6 +34,7 @@ from ordercast.scenario.model import (
     Scenario,
     Workload,
 )
+from ordercast.trace.schema import EVENTS
 from ordercast.trace.store import read_manifest
 from ordercast.verify.judge import judge_path
 from tests.support.loop import run_async
@@ -61,6 +69,73 @@ def test_killed_restarted_and_paused_processes_keep_the_promise(tmp_path: Path) 
     assert manifest.clock == "global"
     assert manifest.totals["published"] > 200
     assert {path.name for path in (out / LOGS).iterdir()} == {"n0.jsonl", "n1.jsonl", "n2.jsonl"}
+
+
+KEEPERS = ["fifo", "flood", "sequencer", "vector"]
+
+
+@pytest.mark.parametrize("protocol", KEEPERS)
+def test_a_node_that_was_killed_twice_comes_back_with_its_state(protocol: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    faults = (Crash(node="n2", at_ms=300, recover_ms=450), Crash(node="n2", at_ms=800, recover_ms=850))
+    run_processes(scenario(*faults, protocol=protocol), out=out, seed=3, processes=1)
+    (verdict,) = judge_path(out)
+    assert verdict.exit_code() == 0, verdict
+    assert read_manifest(out).drained
+    assert states(out, "n2") == ["kept", "kept"]
+
+
+def test_a_node_may_lose_its_state_once_and_keep_it_later(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    faults = (
+        Crash(node="n2", at_ms=200, recover_ms=250, state="kept"),
+        Crash(node="n2", at_ms=500, recover_ms=550, state="lost"),
+        Crash(node="n2", at_ms=800, recover_ms=850, state="kept"),
+    )
+    run_processes(scenario(*faults), out=out, seed=3, processes=1)
+    (verdict,) = judge_path(out)
+    assert verdict.exit_code() == 0, verdict
+    assert states(out, "n2") == ["kept", "lost", "kept"]
+
+
+def test_whoever_is_killed_by_somebody_else_comes_back_where_all_keep_their_state(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    value = scenario()
+    with victims(2):
+        run_processes(value, out=out, seed=3, durable=True)
+    (verdict,) = judge_path(out)
+    assert verdict.exit_code() == 0, verdict
+    assert read_manifest(out).faults == {"crash": 2, "recover": 2}
+
+
+def test_whoever_is_killed_by_somebody_else_ends_a_run_without_states(tmp_path: Path) -> None:
+    with victims(1), pytest.raises(UsageError, match=r"the process of n\d was killed \(signal 9\) by somebody else"):
+        run_processes(scenario(), out=tmp_path / "run", seed=3)
+    assert not (tmp_path / "run").exists()
+
+
+def states(out: Path, node: str) -> list[str]:
+    """How the node came back, each time."""
+    events = pyarrow.dataset.dataset(out / EVENTS).to_table(columns=["node", "seq", "kind", "info"]).to_pylist()
+    back = sorted((e["seq"], dict(e["info"])["state"]) for e in events if e["node"] == node and e["kind"] == "recover")
+    return [state for _, state in back]
+
+
+@contextmanager
+def victims(count: int) -> Iterator[None]:
+    """Kill some processes of the cluster that runs meanwhile, as somebody with a terminal would."""
+    running: list[asyncio.subprocess.Process] = []
+    original = ProcessWorker.ask
+
+    async def ask(self: ProcessWorker, order: Order) -> Answer:
+        if order.do == "go" and len(running) < count:
+            running.append(self._process)
+            asyncio.get_running_loop().call_later(0.2 * len(running), os.kill, self._process.pid, signal.SIGKILL)
+        return await original(self, order)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProcessWorker, "ask", ask)
+        yield
 
 
 def test_a_process_that_is_left_alone_ends(tmp_path: Path) -> None:
@@ -100,9 +175,12 @@ def test_a_process_that_breaks_down_is_named_with_its_last_words(tmp_path: Path)
 @pytest.mark.parametrize(
     ("value", "complaint"),
     [
-        (scenario(Crash(node="n2", at_ms=1, recover_ms=5)), r"fault\[0\].state: a killed process loses its state"),
         (scenario(Crash(node="n9", at_ms=1)), r"fault\[0\].node: unknown node 'n9'"),
         (scenario(Pause(node="n1", at_ms=500, until_ms=200)), r"fault\[0\].at_ms"),
+        (
+            scenario(Crash(node="n1", at_ms=1, recover_ms=50), Crash(node="n1", at_ms=20)),
+            r"fault\[1\].at_ms: an earlier fault of the same kind at n1",
+        ),
         (scenario(Partition(sides=(["n0"], ["n1"]), at_ms=1, until_ms=2)), r"fault\[0\].kind"),
         (
             scenario(Crash(node="n2", at_ms=1, recover_ms=5, state="lost"), protocol="vector"),

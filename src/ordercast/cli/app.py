@@ -39,6 +39,7 @@ def _root(
 
 app.command()(demo.demo)
 app.command()(running.simulate)
+app.command()(running.run)
 app.command()(judging.verify)
 app.command()(judging.metrics)
 app.command()(judging.report)

@@ -1,4 +1,4 @@
-"""Commands that run things under virtual time: simulate, shrink."""
+"""Commands that run scenarios: simulate and shrink under virtual time, run with real processes."""
 
 from __future__ import annotations
 
@@ -41,6 +41,41 @@ def simulate(
     typer.echo(
         f"{info.name} on {len(outcome.manifest.nodes)} nodes: {outcome.published} messages, {outcome.delivered} "
         f"deliveries, {outcome.hops} hops in {outcome.virtual_ns / 1e9:.3f} s of virtual time{rest}",
+        err=True,
+    )
+
+
+def run(
+    scenario: Scenario,
+    out: Annotated[Path, typer.Option(help="Directory to write the run to.")],
+    protocol: Protocol = None,
+    seed: Seed = None,
+    overrides: Sets = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Processes that share the nodes without faults; one for each node if not given.")
+    ] = None,
+    durable: Annotated[
+        bool, typer.Option(help="All nodes keep their state; a process that you kill is started again with it.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Run SCENARIO with real processes over TCP on this machine and write its trace. Prints the run's path.
+
+    Example: ordercast run scenarios/calm.toml --protocol locamu --set overlay.kind=tree --out runs/real
+    """
+    from ordercast.net.cluster import run_processes
+    from ordercast.scenario.load import load_scenario
+
+    value = load_scenario(scenario, overrides or [])
+    outcome = run_processes(value, protocol, seed=seed, out=out, processes=processes, durable=durable)
+    if json:
+        print_json(outcome)
+        return
+    typer.echo(out)
+    rest = "" if outcome.manifest.drained else "; it did not come to rest within drain_ms"
+    typer.echo(
+        f"{outcome.manifest.protocol} on {len(outcome.manifest.nodes)} nodes: {outcome.published} messages, "
+        f"{outcome.delivered} deliveries in {outcome.wall_ns / 1e9:.3f} s{rest}",
         err=True,
     )
 

@@ -2,7 +2,8 @@
 
 Every packet has a number that outlives connections. The sender keeps it until it is acknowledged; the receiver takes
 over only the next number. A new connection begins with each end saying what it has received, and goes on from there.
-When the peer comes back as a new process, which remembers nothing, both directions start again from 1.
+When the peer comes back as a new process, both directions start again from 1: what was on its way is lost, and a peer
+that came back with its state asks for what it misses.
 """
 
 from __future__ import annotations
@@ -169,13 +170,14 @@ class Channel:
 
     # Connections and lives
 
-    def meet(self, life: int) -> bool:
-        """The peer has introduced itself; whether it is a new process where an older one was known."""
+    def meet(self, life: int, since: int | None = None) -> bool:
+        """The peer has introduced itself; whether it has forgotten the life in which it was known (before `since`)."""
         if life < self.peer_life:
             raise PeerError(self.peer, f"is in life {life}, and life {self.peer_life} was here already")
         if life == self.peer_life:
             return False
         restarted = self.peer_life != NEVER_MET
+        forgot = since is None or since > self.peer_life
         self.peer_life = life
         self.banned = ""
         if restarted:
@@ -186,7 +188,7 @@ class Channel:
             self._unacked.clear()
             self._keys.clear()
             self._ease()
-        return restarted
+        return restarted and forgot
 
     def resume(self, connection: Wire, peer_received: int) -> None:
         """Go on over a new connection after what the peer says it has."""

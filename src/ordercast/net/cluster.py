@@ -7,8 +7,8 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,16 @@ from ordercast.net.plan import Plan
 from ordercast.net.process import Addresses, Answer, Assignment, NodeStatus, Order, journal_path
 from ordercast.net.settings import ns
 from ordercast.net.transport import Address
-from ordercast.net.workers import LocalWorker, ProcessWorker, Worker
+from ordercast.net.workers import KilledEarlyError, LocalWorker, ProcessWorker, Worker
 from ordercast.protocols import lookup
 from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario
 from ordercast.trace.collect import Life, collect
+from ordercast.trace.schema import STATE_KEPT, STATE_LOST
 from ordercast.trace.store import Manifest, RunWriter
 
 LOGS = "logs"
+_STATES = "states"
 
 _POLL_S = 0.02
 _CONNECT_S = 60.0
@@ -57,6 +59,7 @@ def run_processes(
     seed: int | None = None,
     out: Path,
     processes: int | None = None,
+    durable: bool = False,
 ) -> Outcome:
     """Run `scenario` with real processes over loopback TCP and leave its trace in `out`.
 
@@ -66,8 +69,10 @@ def run_processes(
         seed: of the workload's draws; the scenario's own if not given.
         out: the run directory to write.
         processes: how many processes share the nodes; one for each if not given. A node with faults has its own.
+        durable: every node keeps its state, and a process that somebody kills is started again with it. Without,
+            only those nodes do that the scenario brings back with their state.
     """
-    plan = _plan(scenario, protocol, seed)
+    plan = _plan(scenario, protocol, seed, durable=durable)
     return asyncio.run(_run(plan, out, plan.divide(processes), ProcessWorker.start, _direct))
 
 
@@ -90,9 +95,9 @@ async def run_together(
     return await _run(plan, out, parts, LocalWorker.start, route or _direct)
 
 
-def _plan(scenario: Scenario, protocol: str | None, seed: int | None) -> Plan:
+def _plan(scenario: Scenario, protocol: str | None, seed: int | None, *, durable: bool = False) -> Plan:
     name = protocol or scenario.protocol
-    return Plan(scenario, lookup(name), name, scenario.seed if seed is None else seed)
+    return Plan(scenario, lookup(name), name, scenario.seed if seed is None else seed, durable=durable)
 
 
 async def _direct(_dialer: NodeId, _peer: NodeId, address: Address) -> Address:
@@ -125,12 +130,23 @@ class _Cluster:
         self._workers: dict[NodeId, Worker] = {}
         self._addresses: Addresses = {}
         self._lives: dict[NodeId, list[Life]] = {node: [] for node in plan.graph.nodes}
+        self._since: dict[NodeId, int | None] = dict.fromkeys(plan.graph.nodes)
+        self._incarnations: Counter[NodeId] = Counter()
         self._dead: set[NodeId] = set()
+        self._returning: set[NodeId] = set()
+        """Those of the dead whose next process is being started."""
+        self._falls: defaultdict[NodeId, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """Held from the end of a process to the life of the next: a node that is on its way back cannot fall again."""
+        self._introducing = asyncio.Lock()
+        """Held while a process that was started again and its neighbours are told of each other: one at a time, or
+        somebody would be told an address that is no longer right."""
+        self._watches: set[asyncio.Task[None]] = set()
         self._faults: Counter[str] = Counter()
         self._go_ns = 0
         self._last: dict[NodeId, NodeStatus] = {}
         self._failure: BaseException | None = None
         (scratch / LOGS).mkdir()
+        (scratch / _STATES).mkdir()
 
     async def run(self, parts: list[list[NodeId]], writer: RunWriter) -> Outcome:
         loop = asyncio.get_running_loop()
@@ -145,6 +161,10 @@ class _Cluster:
                 self._last |= (await worker.ask(Order("stop"))).nodes
                 await worker.join()
         finally:
+            watches = list(self._watches)
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
             for worker in self._all_workers():
                 await worker.kill()
             loop.set_exception_handler(handler)
@@ -157,7 +177,10 @@ class _Cluster:
     # Start
 
     async def _start_all(self, parts: list[list[NodeId]]) -> None:
-        await asyncio.gather(*(self._start(nodes, 0) for nodes in parts))
+        started = await asyncio.gather(*(self._start(nodes, 0) for nodes in parts), return_exceptions=True)
+        for failure in started:
+            if failure is not None:
+                raise failure
         dial = await self._dial_plan((a, b) for a in self._plan.graph.nodes for b in self._plan.dialed_by(a))
         await self._tell_all(Order("start", dial))
         deadline = time.monotonic() + _CONNECT_S
@@ -167,17 +190,43 @@ class _Cluster:
             await asyncio.sleep(_POLL_S)
 
     async def _start(self, nodes: list[NodeId], life: int) -> None:
-        plan = self._plan
+        plan, first = self._plan, nodes[0]
+        keeping = any(map(plan.keeps_state, nodes))
         assignment = Assignment(
             nodes=nodes, scenario=plan.scenario, protocol=plan.name, seed=plan.seed, cluster=plan.run_id,
             token=self._token, life=life, epoch_ns=self._epoch_ns, journals=str(self._scratch),
-            settings=plan.settings(),
+            settings=plan.settings(), since=self._since[first], incarnation=self._incarnations[first],
+            states=str(self._scratch / _STATES) if keeping else "",
         )  # fmt: skip
-        worker, addresses = await self._start_worker(assignment, self._scratch / LOGS / f"{nodes[0]}.jsonl")
+        worker, addresses = await self._start_worker(assignment, self._scratch / LOGS / f"{first}.jsonl")
         self._addresses |= addresses
         for node in nodes:
             self._workers[node] = worker
             self._lives[node].append(Life(journal_path(self._scratch, node, life)))
+        self._spawn(self._watch(worker))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._watches.add(task)
+        task.add_done_callback(self._watched)
+
+    def _watched(self, task: asyncio.Task[None]) -> None:
+        self._watches.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = self._failure or task.exception()
+
+    async def _watch(self, worker: Worker) -> None:
+        """Nodes whose process somebody else has killed come back with their state, if they keep any."""
+        signal = await worker.lost()
+        first, names = worker.nodes[0], ", ".join(worker.nodes)
+        if not self._plan.durable or not self._go_ns:
+            raise UsageError(f"the process of {names} was killed (signal {signal}) by somebody else")
+        async with self._falls[first]:
+            if self._workers[first] is not worker or first in self._dead:
+                return  # A crash of the scenario's own came first.
+            self._faults["crash"] += 1
+            self._mark_dead(worker.nodes)
+            await self._restart(worker.nodes, STATE_KEPT)
 
     async def _dial_plan(self, pairs: Iterable[tuple[NodeId, NodeId]]) -> dict[NodeId, Addresses]:
         dial: dict[NodeId, Addresses] = {}
@@ -197,34 +246,67 @@ class _Cluster:
     async def _inflict(self, fault: Fault) -> None:
         await self._until(fault.at_ms)
         if isinstance(fault, Crash):
-            await self._crash(NodeId(fault.node))
-            if fault.recover_ms is not None:
-                await self._until(fault.recover_ms)
-                await self._restart(NodeId(fault.node))
+            async with self._falls[NodeId(fault.node)]:
+                await self._crash(NodeId(fault.node))
+                if fault.recover_ms is not None:
+                    await self._until(fault.recover_ms)
+                    await self._restart([NodeId(fault.node)], fault.state)
         elif isinstance(fault, Pause):
             self._faults["pause"] += 1
             worker = self._workers[NodeId(fault.node)]
             worker.pause()
             await self._until(fault.until_ms)
             worker.resume()
+        else:
+            self._faults[str(fault.__struct_config__.tag)] += 1  # Nodes join and leave by themselves, in time.
 
     async def _crash(self, node: NodeId) -> None:
         self._faults["crash"] += 1
         self._dead.add(node)
         await self._workers[node].kill()
-        self._lives[node][-1].killed_ns = time.monotonic_ns() - self._epoch_ns
+        self._mark_dead([node])
 
-    async def _restart(self, node: NodeId) -> None:
+    def _mark_dead(self, nodes: list[NodeId]) -> None:
+        for node in nodes:
+            self._dead.add(node)
+            self._lives[node][-1].killed_ns = time.monotonic_ns() - self._epoch_ns
+
+    async def _restart(self, nodes: list[NodeId], state: str) -> None:
         self._faults["recover"] += 1
-        await self._start([node], len(self._lives[node]))
-        self._dead.discard(node)
-        dialers = [peer for peer in self._plan.graph.neighbours[node] if node in self._plan.dialed_by(peer)]
-        dial = await self._dial_plan([(node, b) for b in self._plan.dialed_by(node)] + [(a, node) for a in dialers])
-        await self._workers[node].ask(Order("start", dial))
-        for worker in self._living():
-            if node not in worker.nodes:
-                await worker.ask(Order("meet", dial))
-        await self._workers[node].ask(Order("go", go_ns=self._go_ns))
+        life = len(self._lives[nodes[0]])
+        for node in nodes:
+            if state == STATE_LOST:
+                self._incarnations[node] += 1
+                self._since[node] = None
+                shutil.rmtree(self._scratch / _STATES / node, ignore_errors=True)
+            elif self._since[node] is None:
+                self._since[node] = life - 1
+        self._returning.update(nodes)
+        await self._start_again(nodes, life)
+        async with self._introducing:
+            await self._introduce(nodes)
+        self._returning.difference_update(nodes)
+
+    async def _start_again(self, nodes: list[NodeId], life: int) -> None:
+        """Until it lasts: a process that is killed before it has begun was no life."""
+        while True:
+            try:
+                return await self._start(nodes, life)
+            except KilledEarlyError:
+                if not self._plan.durable:
+                    raise
+
+    async def _introduce(self, nodes: list[NodeId]) -> None:
+        """Nodes that were started again and their neighbours learn where the others are."""
+        self._dead.difference_update(nodes)
+        near = self._plan.graph.neighbours
+        pairs = [(node, peer) for node in nodes for peer in self._plan.dialed_by(node)]
+        pairs += [(peer, node) for node in nodes for peer in near[node] if node in self._plan.dialed_by(peer)]
+        dial = await self._dial_plan(pairs)
+        worker = self._workers[nodes[0]]
+        await worker.ask(Order("start", dial))
+        await asyncio.gather(*(other.ask(Order("meet", dial)) for other in self._living() if other is not worker))
+        await worker.ask(Order("go", go_ns=self._go_ns))
 
     async def _come_to_rest(self) -> bool:
         """Two equal readings of idle nodes, with everything confirmed, mean that nothing moves any more."""
@@ -233,7 +315,8 @@ class _Cluster:
         while time.monotonic_ns() < deadline:
             status = await self._status()
             steps = {node: its.steps for node, its in status.items()}
-            if steps == before and all(its.idle and self._confirmed(its) for its in status.values()):
+            complete = not self._returning and status.keys() == set(self._plan.graph.nodes) - self._dead
+            if complete and steps == before and all(its.idle and self._confirmed(its) for its in status.values()):
                 return True
             before = steps
             await asyncio.sleep(_POLL_S)
@@ -243,6 +326,8 @@ class _Cluster:
         return all(peer in self._dead for peer in status.outstanding)
 
     async def _until(self, at_ms: float) -> None:
+        if self._failure is not None:
+            raise self._failure
         await asyncio.sleep(max(0.0, (self._go_ns + ns(at_ms) - time.monotonic_ns()) / 1e9))
 
     # Workers

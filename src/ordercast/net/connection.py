@@ -13,7 +13,7 @@ from ordercast.core.messages import Packet
 from ordercast.net import handshake
 from ordercast.net.channel import Channel
 from ordercast.net.frames import ACK, BYE, DATA, PING, FrameReader, GreetingReader, frame, greeting_frame
-from ordercast.net.handshake import Challenge, Hello, Identity
+from ordercast.net.handshake import Challenge, Hello, Identity, Welcome
 from ordercast.net.settings import NetSettings, seconds
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class ConnectionOwner(Protocol):
     def greeted(self, connection: Connection, greeting: Hello) -> Channel:
         """The other end has proved who it is; the channel it belongs to, or a PeerError."""
 
-    def welcomed(self, connection: Connection, channel: Channel, life: int, received: int) -> None:
+    def welcomed(self, connection: Connection, channel: Channel, greeting: Welcome) -> None:
         """The peer that this node dialed has taken it in."""
 
     def established(self) -> None:
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
 
     def _on_welcome(self, channel: Channel, greeting: handshake.Greeting, said: Hello) -> None:
         answer = handshake.check_welcome(greeting, self._owner.identity, said, self._name)
-        self._owner.welcomed(self, channel, answer.life, answer.received)
+        self._owner.welcomed(self, channel, answer)
         self._establish(channel)
 
     def _establish(self, channel: Channel) -> None:

@@ -20,7 +20,7 @@ import msgspec
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 
-VERSION = 1
+VERSION = 2
 _MAGIC = "ordercast"
 _NONCE_BYTES = 16
 _LONGEST_REASON = 400
@@ -38,6 +38,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=2):
     to: NodeId
     """Whom the dialer means to reach."""
     life: int
+    since: int
+    """The first life that this one remembers."""
     peer_life: int
     """The life of the acceptor that `received` counts packets of; -1 if the dialer never met one."""
     received: int
@@ -48,6 +50,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=2):
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag=3):
     node: NodeId
     life: int
+    since: int
     received: int
     mac: bytes = b""
 
@@ -70,8 +73,30 @@ class Identity(msgspec.Struct, frozen=True):
     cluster: str
     node: NodeId
     life: int
-    """How often this node's process was started before. A higher one has none of the memory of a lower one."""
+    """How often this node's process was started before."""
     token: bytes
+    since: int | None = None
+    """The first life that this one remembers; None: no former one."""
+
+    @property
+    def memory(self) -> int:
+        return self.life if self.since is None else self.since
+
+
+class NetPlace(msgspec.Struct, frozen=True):
+    """Where a node stands among processes, beside its place on the overlay."""
+
+    cluster: str
+    token: bytes
+    life: int = 0
+    """How often this node's process was started before."""
+    epoch_ns: int = 0
+    """The reading of the monotonic clock that the journal counts from."""
+    since: int | None = None
+    """The first life that this one remembers; None: no former one."""
+
+    def identity(self, node: NodeId) -> Identity:
+        return Identity(self.cluster, node, self.life, self.token, self.since)
 
 
 def encode(greeting: Greeting) -> bytes:
@@ -106,7 +131,7 @@ def check_challenge(greeting: Greeting, peer: str) -> Challenge:
 
 def hello(me: Identity, to: NodeId, peer_life: int, received: int, asked: Challenge) -> Hello:
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    return signed(Hello(me.cluster, me.node, to, me.life, peer_life, received, nonce), me.token, asked.nonce)
+    return signed(Hello(me.cluster, me.node, to, me.life, me.memory, peer_life, received, nonce), me.token, asked.nonce)
 
 
 def check_hello(greeting: Greeting, me: Identity, asked: Challenge, peer: str) -> Hello:
@@ -122,7 +147,7 @@ def check_hello(greeting: Greeting, me: Identity, asked: Challenge, peer: str) -
 
 
 def welcome(me: Identity, received: int, greeted: Hello) -> Welcome:
-    return signed(Welcome(me.node, me.life, received), me.token, greeted.nonce)
+    return signed(Welcome(me.node, me.life, me.memory, received), me.token, greeted.nonce)
 
 
 def check_welcome(greeting: Greeting, me: Identity, said: Hello, peer: str) -> Welcome:

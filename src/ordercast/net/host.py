@@ -1,4 +1,8 @@
-"""A node over TCP: a machine, its channels, its timers, its journal, and the application's end of it all."""
+"""A node over TCP: a machine, its channels, its timers, its journal, and the application's end of it all.
+
+With a log of its inputs a node survives the death of its process. Then nothing leaves before the inputs that caused it
+are written: packets and the journal wait for the end of the turn anyway, and what the application is to hear does, too.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,28 @@ from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-import msgspec
-
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.frames import OVERHEAD_BYTES
-from ordercast.net.handshake import Identity
+from ordercast.net.handshake import NetPlace
+from ordercast.net.memory import Memory
+from ordercast.net.recall import BY_THE_HOST, Told
+from ordercast.net.room import Room
 from ordercast.net.settings import NetSettings
+from ordercast.net.state_log import StateLog
+from ordercast.net.timers import Timers
 from ordercast.net.transport import Address, Transport
 from ordercast.protocols.links import Numbered
 from ordercast.trace.journal import Journal
-from ordercast.trace.schema import INFO_STATE, STATE_LOST
+from ordercast.trace.schema import INFO_STATE, STATE_KEPT, STATE_LOST
+
+__all__ = ["Completed", "Delivered", "Host", "NetPlace"]
 
 Delivered = Callable[["Host", Message], None]
 Completed = asyncio.Future[Message]
-
-_NS_PER_S = 1_000_000_000
-
-
-class NetPlace(msgspec.Struct, frozen=True):
-    """Where a node stands among processes, beside its place on the overlay."""
-
-    cluster: str
-    token: bytes
-    life: int = 0
-    """How often this node's process was started before."""
-    epoch_ns: int = 0
-    """The reading of the monotonic clock that the journal counts from."""
 
 
 class Host:
@@ -55,32 +51,35 @@ class Host:
         *,
         settings: NetSettings | None = None,
         journal: Journal | None = None,
+        log: StateLog | None = None,
+        told: Told | None = None,
     ) -> None:
+        """With a `log` that has a past, the node goes on from there; `told` says how much of it had come out."""
         self.node = place.node
         self.place = place
         self.protocol = protocol
-        self.machine: Machine = protocol.build(place, options)
         self.settings = settings or NetSettings()
-        self.published = 0
-        self.delivered = 0
         self.steps = 0
         """Inputs handled so far: two equal readings with nothing outstanding in between mean rest."""
         self.delivery_watchers: list[Delivered] = []
         self._codec = protocol.codec()
         self._net = net
         self._origin = origin_of(place.node, place.incarnation)
+        self._memory = memory = Memory(log, told, self._codec, notes_membership=protocol.notes_membership)
+        self.machine: Machine = memory.machine(lambda: protocol.build(place, options), self._origin)
+        self.published, self.delivered = memory.published, memory.delivered
+        self._unheard: list[Message | str] = [*memory.unheard]
+        """Deliveries and completions (ids) that wait for the log."""
+        self.handed_over = self.delivered - len(self._unheard)
+        """Deliveries that the application has heard of, in all lives: the local index of the one it hears of now."""
         self._journal = journal
         self._records_packets = journal is not None and journal.packets
-        identity = Identity(net.cluster, place.node, net.life, net.token)
-        self.transport = Transport(identity, place.neighbours, self._codec, self.settings, self)
+        self.transport = Transport(net.identity(place.node), place.neighbours, self._codec, self.settings, self)
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._busy = False
-        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._background: set[Hashable] = set()
+        self.timers = Timers(lambda name: self._input(self._time_out, name))
         self._awaited: dict[str, tuple[Message, Completed]] = {}
-        self._full: set[NodeId] = set()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._room = Room()
         self._encoded: tuple[Packet, bytes] = (Packet(), b"")
         self._stopped = False
 
@@ -89,14 +88,13 @@ class Host:
     async def listen(self, host: str = "127.0.0.1", port: int = 0) -> Address:
         """Open the door; the address that neighbours can dial. Nothing reaches the machine before `start`."""
         self._busy = True
+        self._memory.on_life()
         return await self.transport.start(host, port)
 
     def start(self, addresses: Mapping[NodeId, Address]) -> None:
         """Begin this life, and dial the neighbours whose addresses are given; the others dial this node."""
-        if self.place.incarnation:
-            self._record_event("recover", {INFO_STATE: STATE_LOST})
         # Whoever dialed early may have sent something already; the machine hears of its own start first.
-        self._inbox.appendleft((self.machine.on_start, (self,)))
+        self._inbox.appendleft((self._go_on if self._memory.recovered else self._begin, ()))
         self._busy = False
         self._handle_inputs()
         for peer, address in addresses.items():
@@ -105,23 +103,19 @@ class Host:
     async def close(self) -> None:
         """Stop: tell the peers, answer who still waits, leave nothing behind."""
         self._stopped = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self.timers.stop()
         await self.transport.close()
+        if not self._busy:
+            self._speak()
         for _, future in self._awaited.values():
             if not future.done():
                 future.set_exception(ConnectionError(f"{self.node} was stopped before the message was confirmed"))
                 future.exception()  # Nobody has to ask for it.
         self._awaited.clear()
-        self._room.set()
+        self._room.open_for_good()
         if self._journal is not None:
             self._journal.close()
-
-    @property
-    def armed_timers(self) -> int:
-        """Timers that keep this node from being at rest."""
-        return len(self._timers) - len(self._background)
+        self._memory.close()
 
     # The application's end
 
@@ -160,10 +154,9 @@ class Host:
         this node itself has delivered the message or is not among its receivers.
         """
         future: Completed = asyncio.get_running_loop().create_future()
-        if len(payload) > self.settings.max_payload_bytes:
-            raise UsageError(
-                f"a payload of {len(payload)} bytes is over the limit of {self.settings.max_payload_bytes}"
-            )
+        most = self.settings.max_payload_bytes
+        if len(payload) > most:
+            raise UsageError(f"a payload of {len(payload)} bytes is over the limit of {most}")
         content = (Topic(topic), payload, self.protocol.guarantee if guarantee is None else guarantee, keys, dst)
         self._input(self._publish, content, told, future)
         return future
@@ -173,6 +166,13 @@ class Host:
 
     def unsubscribe(self, topic: str) -> None:
         self._input(self._unsubscribe, Topic(topic))
+
+    def join(self) -> None:
+        """Enter the overlay: the node was planned, and is not part of it yet."""
+        self._input(self._join)
+
+    def leave(self) -> None:
+        self._input(self._leave)
 
     # Effects: what the machine asks for
 
@@ -188,60 +188,107 @@ class Host:
 
     def deliver(self, message: Message) -> None:
         self.delivered += 1
+        self._memory.events += 1
         if self._journal is not None:
             self._journal.deliver(self._now(), message)
-        for watch in self.delivery_watchers:
-            watch(self, message)
-        if message.origin == self._origin and message.guarantee is not Guarantee.ATOMIC:
-            self.complete(message.id)
+        if self._memory.durable:
+            self._unheard.append(message)
+        else:
+            self._hand_over(message)
 
     def complete(self, message_id: str) -> None:
-        message, future = self._awaited.pop(message_id, (None, None))
-        if message is not None and future is not None and not future.done():
-            future.set_result(message)
+        if self._memory.durable:
+            self._unheard.append(message_id)
+        else:
+            self._answer(message_id)
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
-        self.cancel_timer(name)
-        loop = asyncio.get_running_loop()
-        self._timers[name] = loop.call_later(delay_ns / _NS_PER_S, self._fire, name)
-        if background:
-            self._background.add(name)
+        self.timers.set(name, delay_ns, background=background)
 
     def cancel_timer(self, name: Hashable) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
-            self._background.discard(name)
+        self.timers.cancel(name)
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
+        assert kind not in BY_THE_HOST
+        self._memory.events += 1
         self._record_event(kind, info)
 
     # What the transport reports
 
     def before_write(self) -> None:
-        if self._journal is not None:
-            self._journal.flush()
+        self._write_down()
+        if not self._busy:
+            if self._memory.oversized:
+                asyncio.get_running_loop().call_soon(self._input, self._renew)
+            if self._unheard:
+                asyncio.get_running_loop().call_soon(self._speak)
 
     def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
         self._input(self._receive, peer, packets)
 
     def on_silence(self, peer: NodeId) -> None:
         self._record_event("suspect", {"peer": peer})
-        self._input(self.machine.on_suspect, peer, self)
+        self._input(self._suspect, peer)
 
     def on_voice(self, peer: NodeId) -> None:
-        self._input(self.machine.on_trust, peer, self)
+        self._input(self._trust, peer)
 
     def on_pressure(self, peer: NodeId, *, full: bool) -> None:
-        if full:
-            self._full.add(peer)
-            self._room.clear()
-        else:
-            self._full.discard(peer)
-            if not self._full:
-                self._room.set()
+        self._room.change(peer, full=full)
 
     # Inside
+
+    def _begin(self) -> None:
+        if self.place.incarnation:
+            self._record_event("recover", {INFO_STATE: STATE_LOST})
+        self.machine.on_start(self)
+
+    def _go_on(self) -> None:
+        """A life with the state of the one before. What had happened but not come out by then is recorded now."""
+        self._record_event("recover", {INFO_STATE: STATE_KEPT})
+        if self._journal is not None:
+            for event in self._memory.untold:
+                event.record(self._journal, self._now())
+        self.machine.on_recover(self)
+
+    def _write_down(self) -> None:
+        """First what happened, then what came of it."""
+        self._memory.flush()
+        if self._journal is not None:
+            self._journal.flush()
+
+    def _renew(self) -> None:
+        """Where the log has grown large: go on as if the node had crashed and come back, without anybody noticing."""
+        if not self._memory.oversized:
+            return
+        self._write_down()
+        unheard = tuple(item for item in self._unheard if isinstance(item, Message))
+        self.timers.stop()
+        self.machine = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
+        self.machine.on_recover(self)
+        for peer in self.transport.suspected():
+            self._suspect(peer)
+
+    def _speak(self) -> None:
+        """What the application may hear now, in the order in which it came about."""
+        unheard, self._unheard = self._unheard, []
+        for item in unheard:
+            if isinstance(item, Message):
+                self._hand_over(item)
+            else:
+                self._answer(item)
+
+    def _hand_over(self, message: Message) -> None:
+        self.handed_over += 1
+        for watch in self.delivery_watchers:
+            watch(self, message)
+        if message.origin == self._origin and message.guarantee is not Guarantee.ATOMIC:
+            self._answer(message.id)
+
+    def _answer(self, message_id: str) -> None:
+        message, future = self._awaited.pop(message_id, (None, None))
+        if message is not None and future is not None and not future.done():
+            future.set_result(message)
 
     def _input(self, action: Callable[..., None], *args: Any) -> None:
         self._inbox.append((action, args))
@@ -260,6 +307,7 @@ class Host:
             self.transport.plan_flush()
 
     def _receive(self, peer: NodeId, packets: list[Packet]) -> None:
+        self._memory.on_receive(peer, packets)
         if self._records_packets and self._journal is not None:
             now = self._now()
             for packet in packets:
@@ -271,26 +319,32 @@ class Host:
             # Some of the batch may have taken effect, so it can neither be repeated nor continued.
             self.transport.ban(peer, error.reason)
 
-    def _fire(self, name: Hashable) -> None:
-        # Taken out of the table only by whoever runs or cancels it, so a timer that was set anew is not this one.
-        self._timers.pop(name, None)
-        self._background.discard(name)
-        self._input(self.machine.on_timer, name, self)
+    def _time_out(self, name: Hashable) -> None:
+        self._memory.on_timer(name)
+        self.machine.on_timer(name, self)
+
+    def _suspect(self, peer: NodeId) -> None:
+        self._memory.on_suspect(peer)
+        self.machine.on_suspect(peer, self)
+
+    def _trust(self, peer: NodeId) -> None:
+        self._memory.on_trust(peer)
+        self.machine.on_trust(peer, self)
 
     def _publish(self, content: tuple[Any, ...], told: Callable[[Message], None] | None, future: Completed) -> None:
         message = Message(self._origin, self.published + 1, *content)
         mark = self._journal.mark() if self._journal is not None else 0
         if self._journal is not None:
             self._journal.publish(self._now(), message)
+        self._memory.on_publish(content)
+        self._memory.events += 1
         if told is not None:
             told(message)
         self._awaited[message.id] = message, future
         try:
             self.machine.on_publish(message, self)
         except UsageError as error:
-            # Refused before anything was done, so it never happened: neither in the journal nor in the numbers.
-            if self._journal is not None:
-                self._journal.rewind(mark)
+            self._undo(mark, self._memory.events - 1)
             del self._awaited[message.id]
             future.set_exception(error)
             return
@@ -301,16 +355,38 @@ class Host:
     def _receives(self, message: Message) -> bool:
         if message.dst:
             return self.node in message.dst
-        topics = self.place.initial_topics()
-        return topics is None or message.topic in topics
+        return (topics := self.place.initial_topics()) is None or message.topic in topics
 
     def _subscribe(self, topic: Topic) -> None:
-        self._record_event("subscribe", {"topic": topic})
-        self.machine.on_subscribe(topic, self)
+        self._memory.on_subscribe(topic)
+        mark, events = self._journal.mark() if self._journal is not None else 0, self._memory.events
+        if not self.protocol.notes_membership:
+            self.note("subscribe", {"topic": topic})
+        try:
+            self.machine.on_subscribe(topic, self)
+        except UsageError:
+            self._undo(mark, events)
+            raise
+
+    def _undo(self, mark: int, events: int) -> None:
+        """What was refused never happened."""
+        self._memory.events = events
+        if self._journal is not None:
+            self._journal.rewind(mark)
 
     def _unsubscribe(self, topic: Topic) -> None:
+        self._memory.on_unsubscribe(topic)
         self.machine.on_unsubscribe(topic, self)
-        self._record_event("unsubscribe", {"topic": topic})
+        if not self.protocol.notes_membership:
+            self.note("unsubscribe", {"topic": topic})
+
+    def _join(self) -> None:
+        self._memory.on_join()
+        self.machine.on_join(self)
+
+    def _leave(self) -> None:
+        self._memory.on_leave()
+        self.machine.on_leave(self)
 
     def _record_event(self, kind: str, info: Mapping[str, str]) -> None:
         if self._journal is not None:

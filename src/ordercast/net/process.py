@@ -15,18 +15,22 @@ from typing import Any, Literal
 
 import msgspec
 
+from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.channel import NEVER_MET
 from ordercast.net.host import Host, NetPlace
 from ordercast.net.logs import log_to_stderr
+from ordercast.net.recall import told_by
 from ordercast.net.settings import NetSettings
+from ordercast.net.state_log import StateLog, belongs_to
 from ordercast.net.workload import Workload
-from ordercast.overlay.graphs import Graph, build_graph
+from ordercast.overlay.extended import Overlay, at_start
+from ordercast.overlay.graphs import build_graph
 from ordercast.overlay.groups import build_groups
 from ordercast.protocols import lookup
-from ordercast.scenario.choosing import Population
+from ordercast.scenario.choosing import Population, joining
 from ordercast.scenario.model import Scenario
 from ordercast.trace.journal import Journal
 
@@ -34,6 +38,8 @@ LOG = logging.getLogger("ordercast.net.process")
 
 FAILED = 70
 """Exit code of a process that found a bug of ours."""
+REFUSED = 2
+"""Exit code of a process that was asked for something impossible; its log ends with the reason."""
 _ORDER_BYTES = 1 << 24
 
 Addresses = dict[NodeId, tuple[str, int]]
@@ -55,6 +61,12 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     journals: str
     """Directory for the journals."""
     settings: NetSettings
+    since: int | None = None
+    """The first life whose memory these nodes have; None: they begin without any."""
+    incarnation: int = 0
+    """How often these nodes have lost their memory."""
+    states: str = ""
+    """Directory for what the nodes must remember; empty: they need not."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -97,33 +109,56 @@ def journal_path(directory: Path, node: NodeId, life: int) -> Path:
     return directory / f"{node}.{life}.jsonl"
 
 
-def population(scenario: Scenario, graph: Graph, seed: int) -> Population:
-    return Population(graph.nodes, graph.servers, graph.clients, build_groups(scenario.groups, graph, seed))
+class Layout:
+    """Who is where: the graph that the protocol runs on, the groups, and the place of every node."""
 
+    def __init__(self, scenario: Scenario, info: ProtocolInfo, seed: int) -> None:
+        base = build_graph(scenario.overlay, seed)
+        later = joining(scenario.fault) if info.admits else []
+        groups = build_groups(scenario.groups, at_start(base, later), seed)
+        self.options: Any = info.parse_options(scenario.options)
+        self._overlay = Overlay(base, groups, info, self.options, later)
+        self.graph = graph = self._overlay.graph
+        self.people = Population(graph.nodes, graph.servers, graph.clients, groups)
 
-def build_place(graph: Graph, people: Population, node: NodeId, life: int) -> Place:
-    return Place(node, graph.neighbours[node], graph.nodes, people.groups, life, graph.clients)
+    def place(self, node: NodeId, incarnation: int) -> Place:
+        return self._overlay.place(node, incarnation)
 
 
 class Party:
     """The nodes of one process."""
 
     def __init__(self, assignment: Assignment, protocol: ProtocolInfo) -> None:
-        scenario, seed = assignment.scenario, assignment.seed
-        graph = build_graph(scenario.overlay, seed)
-        people = population(scenario, graph, seed)
-        options = protocol.parse_options(scenario.options)
-        token = bytes.fromhex(assignment.token)
-        net = NetPlace(assignment.cluster, token, assignment.life, assignment.epoch_ns)
+        self._assignment = assignment
+        self._protocol = protocol
+        self._layout = Layout(assignment.scenario, protocol, assignment.seed)
         self._hosts: dict[NodeId, Host] = {}
         self._loads: dict[NodeId, Workload] = {}
         for node in assignment.nodes:
-            path = journal_path(Path(assignment.journals), node, assignment.life)
-            journal = Journal(path, packets=scenario.trace.record == "all")
-            place = build_place(graph, people, node, assignment.life)
-            host = Host(place, protocol, options, net, settings=assignment.settings, journal=journal)
-            self._hosts[node] = host
-            self._loads[node] = Workload(host, scenario, people, seed)
+            self._hosts[node] = host = self._host(node)
+            resumes = assignment.life > 0
+            self._loads[node] = Workload(
+                host, assignment.scenario, self._layout.people, assignment.seed, resumes=resumes
+            )
+
+    def _host(self, node: NodeId) -> Host:
+        given = self._assignment
+        journals = Path(given.journals)
+        journal = Journal(journal_path(journals, node, given.life), packets=given.scenario.trace.record == "all")
+        place, options = self._layout.place(node, given.incarnation), self._layout.options
+        net = NetPlace(given.cluster, bytes.fromhex(given.token), given.life, given.epoch_ns, given.since)
+        log = told = None
+        if given.states:
+            whose = belongs_to(place, self._protocol, options)
+            settings = given.settings
+            log = StateLog(
+                Path(given.states) / node, whose, fsync=settings.state_fsync, least_bytes=settings.snapshot_bytes
+            )
+            former = range(given.life if given.since is None else given.since, given.life)
+            told = told_by(path for life in former if (path := journal_path(journals, node, life)).exists())
+        return Host(
+            place, self._protocol, options, net, settings=given.settings, journal=journal, log=log, told=told
+        )  # fmt: skip
 
     async def listen(self) -> Answer:
         return Answer(addresses={node: await host.listen() for node, host in self._hosts.items()})
@@ -158,7 +193,7 @@ class Party:
             steps=host.steps,
             met=sum(channel.peer_life != NEVER_MET for channel in channels),
             pending=self._loads[node].pending,
-            timers=host.armed_timers,
+            timers=host.timers.armed,
             outstanding={channel.peer: channel.outstanding for channel in channels if channel.outstanding},
             sent=sum(channel.sent for channel in channels),
             received=sum(channel.received for channel in channels),
@@ -188,7 +223,10 @@ def main() -> None:
 
     log_to_stderr()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve())
+        try:
+            runner.run(serve())
+        except UsageError as error:
+            _fail(runner.get_loop(), {"message": "refused", "exception": error})
 
 
 def _answer(answer: Answer) -> None:
@@ -199,9 +237,10 @@ def _answer(answer: Answer) -> None:
 def _fail(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A handler broke a promise. What it left behind cannot be trusted, so the process must not go on."""
     error = context.get("exception")
-    LOG.critical(context["message"], exc_info=error, extra={"facts": {"failure": str(error)}})
+    refused = isinstance(error, UsageError)
+    LOG.critical(context["message"], exc_info=None if refused else error, extra={"facts": {"failure": str(error)}})
     logging.shutdown()
-    os._exit(FAILED)
+    os._exit(REFUSED if refused else FAILED)
 
 
 if __name__ == "__main__":

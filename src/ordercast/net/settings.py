@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -37,6 +37,11 @@ class NetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """So many packets are acknowledged without waiting."""
     strangers: Annotated[int, msgspec.Meta(ge=1)] = 64
     """Connections that may be in their handshake at one time."""
+    state_fsync: Literal["always", "never"] = "never"
+    """Whether a node that keeps its state waits for the disk in every turn: `never` survives the death of the process,
+    `always` that of the machine."""
+    snapshot_bytes: _Bytes = 1 << 22
+    """A log of inputs that is larger than this, and than twice the state, gives way to the state itself."""
 
     @property
     def max_frame_bytes(self) -> int:

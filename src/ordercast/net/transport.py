@@ -19,7 +19,7 @@ from ordercast.core.messages import Packet
 from ordercast.core.wire import Codec
 from ordercast.net.channel import Channel
 from ordercast.net.connection import LAST_WORD_S, Connection
-from ordercast.net.handshake import Hello, Identity
+from ordercast.net.handshake import Hello, Identity, Welcome
 from ordercast.net.settings import NetSettings, ns, seconds
 
 Address = tuple[str, int]
@@ -39,7 +39,7 @@ class Owner(Protocol):
         """A batch from one peer, in order."""
 
     def on_silence(self, peer: NodeId) -> None:
-        """The peer was not heard for too long, or has died and come back."""
+        """The peer was not heard for too long, or has come back without its memory."""
 
     def on_voice(self, peer: NodeId) -> None:
         """A suspected peer is heard again."""
@@ -123,6 +123,9 @@ class Transport:
             raise InvariantError(f"a packet of {len(body)} bytes to {peer} is over the limit of its connection")
         return channel.push(body, key)
 
+    def suspected(self) -> list[NodeId]:
+        return [peer for peer, channel in self.channels.items() if channel.suspected]
+
     def plan_flush(self) -> None:
         """Have everything written at the end of this turn of the loop."""
         if self._planned_flush is None and self._loop is not None and not self._closing:
@@ -159,21 +162,21 @@ class Transport:
         if channel is None:
             raise PeerError(greeting.node, "is not a neighbour of this node")
         received = greeting.received if greeting.peer_life == self.identity.life else 0
-        self._attach(connection, channel, greeting.life, received)
+        self._attach(connection, channel, greeting.life, greeting.since, received)
         return channel
 
-    def welcomed(self, connection: Connection, channel: Channel, life: int, received: int) -> None:
-        self._attach(connection, channel, life, received)
+    def welcomed(self, connection: Connection, channel: Channel, greeting: Welcome) -> None:
+        self._attach(connection, channel, greeting.life, greeting.since, greeting.received)
 
-    def _attach(self, connection: Connection, channel: Channel, life: int, received: int) -> None:
-        restarted = channel.meet(life)
+    def _attach(self, connection: Connection, channel: Channel, life: int, since: int, received: int) -> None:
+        forgot = channel.meet(life, since)
         if channel.banned:
             raise PeerError(channel.peer, f"broke the protocol: {channel.banned}")
         channel.resume(connection, received)
         now = time.monotonic_ns()
         channel.heard_ns = channel.progress_ns = now
         _log(logging.INFO, "connected", self, channel.peer, life=life, resent=channel.outstanding)
-        if restarted and not channel.suspected:
+        if forgot and not channel.suspected:
             self._suspect(channel, "restarted")
         if channel.suspected:
             channel.set_suspected(suspected=False)

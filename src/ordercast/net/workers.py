@@ -10,10 +10,14 @@ from typing import Protocol
 
 import msgspec
 
-from ordercast.core.errors import InvariantError
+from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.process import Addresses, Answer, Assignment, Order, Party
+from ordercast.net.process import REFUSED, Addresses, Answer, Assignment, Order, Party
 from ordercast.protocols import lookup
+
+
+class KilledEarlyError(UsageError):
+    """Somebody ended a process before it had begun to live."""
 
 
 class Worker(Protocol):
@@ -29,6 +33,9 @@ class Worker(Protocol):
 
     async def join(self) -> None:
         """Wait until it has stopped as it was told."""
+
+    async def lost(self) -> int:
+        """Wait until somebody else ends it, if that happens at all; with which signal."""
 
     def pause(self) -> None:
         """Make it stand still."""
@@ -58,11 +65,22 @@ class LocalWorker:
     async def join(self) -> None:
         """Nothing is left to wait for."""
 
+    async def lost(self) -> int:
+        """Nodes that share this process do not outlive it, and it does not outlive them."""
+        never: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        return await never
+
     def pause(self) -> None:
         raise InvariantError("nodes that share a process cannot be paused")
 
     def resume(self) -> None:
         raise InvariantError("nodes that share a process cannot be paused")
+
+
+class _Refusal(msgspec.Struct):
+    """The last line of a log, as far as it matters."""
+
+    failure: str
 
 
 class ProcessWorker:
@@ -83,24 +101,36 @@ class ProcessWorker:
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=stderr, limit=1 << 24,
             )  # fmt: skip
         worker = cls(assignment.nodes, process, log)
-        return worker, (await worker._ask(msgspec.json.encode(assignment))).addresses
+        try:
+            answer = await worker._ask(msgspec.json.encode(assignment))
+        except BaseException:
+            await worker.kill()
+            raise
+        if not answer.addresses:
+            raise KilledEarlyError(f"the process of {', '.join(assignment.nodes)} was killed before it had started")
+        return worker, answer.addresses
 
     async def ask(self, order: Order) -> Answer:
         return await self._ask(msgspec.json.encode(order))
 
     async def _ask(self, line: bytes) -> Answer:
-        """One question at a time; whoever was killed on purpose has nothing more to say."""
+        """One question at a time; whoever was killed has nothing more to say."""
         async with self._turn:
             answer = await self._exchange(line)
         if answer:
             return msgspec.json.decode(answer, type=Answer)
-        if self._killed:
+        code = await self._process.wait()
+        if self._killed or code < 0:
             return Answer()
+        if code == REFUSED:
+            raise UsageError(self._reason())
         raise InvariantError(f"the process of {', '.join(self.nodes)} ended by itself: {self._last_words()}")
 
     async def _exchange(self, line: bytes) -> bytes:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        if self._process.returncode is not None:
+            return b""
         try:
             self._process.stdin.write(line + b"\n")
             await self._process.stdin.drain()
@@ -109,10 +139,21 @@ class ProcessWorker:
             return b""
 
     def pause(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:  # The dead neither stand still nor go on.
+            self._process.send_signal(number)
+
+    async def lost(self) -> int:
+        code = await self._process.wait()
+        if self._killed or code >= 0:
+            # It was meant to end, or ended by itself: whoever asks it next will notice.
+            await asyncio.get_running_loop().create_future()
+        return -code
 
     async def kill(self) -> None:
         self._killed = True
@@ -124,6 +165,14 @@ class ProcessWorker:
         if self._process.stdin is not None:
             self._process.stdin.close()
         await self._process.wait()
+
+    def _reason(self) -> str:
+        """Why it refused to go on, in its own words."""
+        words = self._last_words()
+        try:
+            return msgspec.json.decode(words, type=_Refusal).failure
+        except msgspec.MsgspecError:
+            return words
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()

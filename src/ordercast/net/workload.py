@@ -7,17 +7,20 @@ own delivery or for the protocol's word, and how deep an answer lies in a chain 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import zlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ordercast.core.chance import exponential, mix, unit
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import Topic
-from ordercast.core.messages import GUARANTEES, Message
+from ordercast.core.messages import GUARANTEES, Guarantee, Message
 from ordercast.net.host import Completed, Host
-from ordercast.net.settings import ns
+from ordercast.net.settings import NetSettings, ns
+from ordercast.scenario.brokers import Join, Leave
 from ordercast.scenario.choosing import Chooser, DrawnLoad, Population, publishers_of
 from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Scenario, Schedule, Step
 
@@ -31,8 +34,11 @@ _NO_TOPIC = Topic("")
 class Workload:
     """All loads of the scenario at one node."""
 
-    def __init__(self, host: Host, scenario: Scenario, people: Population, seed: int) -> None:
+    def __init__(self, host: Host, scenario: Scenario, people: Population, seed: int, *, resumes: bool = False) -> None:
+        """One that `resumes` leaves out what was due before: the node was there, or down."""
         self._host = host
+        self._resumes = resumes
+        self._since_ns = 0
         self._scenario = scenario
         self._people = people
         self._tasks: set[asyncio.Task[None]] = set()
@@ -43,6 +49,9 @@ class Workload:
         self._drivers: list[Callable[[], Coroutine[None, None, None]]] = []
         self._replies: list[tuple[ReplyLoad, _Share]] = []
         host.delivery_watchers.append(self._delivered)
+        for change in scenario.fault:
+            if isinstance(change, Join | Leave) and change.node == host.node:
+                self._drivers.append(partial(self._move, change))
         for i, load in enumerate(scenario.workload):
             if isinstance(load, Schedule):
                 self._plan_script(load)
@@ -52,6 +61,7 @@ class Workload:
     def start(self, go_ns: int) -> None:
         """Begin; times of the scenario count from `go_ns` on the monotonic clock."""
         self._go_ns = go_ns
+        self._since_ns = self._now() if self._resumes else 0
         for driver in self._drivers:
             self._spawn(driver())
 
@@ -114,9 +124,10 @@ class Workload:
         number = 0
         while share.left > 0 and due <= share.stop_ns:
             number += 1
-            await self._until(due, number)
-            if await self._publish(share) is None:
-                return
+            if due >= self._since_ns:
+                await self._until(due, number)
+                if await self._publish(share) is None:
+                    return
             due += gap(number)
 
     async def _closed(self, load: ClosedLoad, share: _Share) -> None:
@@ -150,16 +161,19 @@ class Workload:
     async def _burst(self, load: BurstLoad, share: _Share) -> None:
         due = float(share.start_ns)
         while share.left > 0 and due <= share.stop_ns:
-            await self._until(due, 0)
-            for _ in range(load.size):
-                if await self._publish(share) is None:
-                    return
+            if due >= self._since_ns:
+                await self._until(due, 0)
+                for _ in range(load.size):
+                    if await self._publish(share) is None:
+                        return
             due += ns(load.every_ms)
 
     async def _script(self, steps: list[Step]) -> None:
         for step in steps:
-            await self._until(ns(step.at_ms or 0.0), 0)
-            self._do(step)
+            due = ns(step.at_ms or 0.0)
+            if due >= self._since_ns:
+                await self._until(due, 0)
+                self._do(step)
 
     # Deliveries
 
@@ -226,6 +240,16 @@ class Workload:
             case "unsubscribe":
                 self._host.unsubscribe(topic)
 
+    async def _move(self, change: Join | Leave) -> None:
+        """Enter the overlay, or leave it, when it is time."""
+        due = ns(change.at_ms)
+        if due >= self._since_ns:
+            await self._until(due, 0)
+            if isinstance(change, Join):
+                self._host.join()
+            else:
+                self._host.leave()
+
     async def _until(self, due_ns: float, number: int) -> None:
         wait = due_ns - self._now()
         if wait > 0:
@@ -240,13 +264,16 @@ class Workload:
 class _Share:
     """One publisher's part of a load."""
 
-    def __init__(self, load: DrawnLoad, chooser: Chooser, rank: int, publishers: int, duration_ms: float) -> None:
+    def __init__(
+        self, load: DrawnLoad, chooser: Chooser, rank: int, publishers: int, duration_ms: float, published: int
+    ) -> None:
+        """What the node has `published` in former lives that it remembers counts against every limit."""
         self.chooser = chooser
         self.rank = rank
         self.publishers = publishers
         limit = _NO_LIMIT if load.limit is None else load.limit
-        self.left = limit // publishers + (rank < limit % publishers)
-        self.count = 0
+        self.left = limit // publishers + (rank < limit % publishers) - published
+        self.count = published
         self.payload = bytes(load.payload_bytes)
         self.start_ns = ns(load.start_ms)
         self.stop_ns = ns(duration_ms if load.stop_ms is None else load.stop_ms)
@@ -260,10 +287,10 @@ def _share(load: DrawnLoad, where: str, host: Host, people: Population, seed: in
     able = [node for node in publishers if choosers[node].has_target]
     if host.node not in able:
         return None
-    return _Share(load, choosers[host.node], able.index(host.node), len(able), duration_ms)
+    return _Share(load, choosers[host.node], able.index(host.node), len(able), duration_ms, host.published)
 
 
-def check_workload(scenario: Scenario, people: Population) -> None:
+def check_workload(scenario: Scenario, people: Population, seed: int, default: Guarantee) -> None:
     """Refuse, by its field, what no set of real processes can do or what makes no sense."""
     if not scenario.workload:
         raise UsageError("workload: nobody publishes anything")
@@ -271,10 +298,13 @@ def check_workload(scenario: Scenario, people: Population) -> None:
         where = f"workload[{i}]"
         if isinstance(load, Schedule):
             for j, step in enumerate(load.steps):
-                _check_step(step, f"{where}.steps[{j}]", people)
+                _check_step(step, f"{where}.steps[{j}]", people, scenario.duration_ms)
         else:
             _check_load(load, where)
-            publishers_of(load, where, people)
+            _check_bounds(load, where, people, scenario.duration_ms)
+            choosers = [Chooser(load, where, n, people, seed, default) for n in publishers_of(load, where, people)]
+            if not any(chooser.has_target for chooser in choosers):
+                raise UsageError(f"{where}.topics: no publisher has a topic to publish to")
 
 
 def _check_load(load: DrawnLoad, where: str) -> None:
@@ -283,25 +313,52 @@ def _check_load(load: DrawnLoad, where: str) -> None:
             raise UsageError(f"{where}.until: a process sees only its own deliveries; use 'self' or 'completed'")
         case ClosedLoad() if load.outstanding < 1 or load.think_ms < 0:
             raise UsageError(f"{where}: a closed load needs outstanding >= 1 and think_ms >= 0")
+        case OpenLoad() if load.window:
+            raise UsageError(f"{where}.window: over TCP publishers wait for room in bytes; leave it out")
+        case ClosedLoad() if load.rate_per_s:
+            raise UsageError(f"{where}.rate_per_s: a closed load over TCP has no rate; use an open load")
         case OpenLoad() if load.rate_per_s <= 0:
             raise UsageError(f"{where}.rate_per_s: {load.rate_per_s} is not above 0")
         case BurstLoad() if load.size < 1 or load.every_ms <= 0:
             raise UsageError(f"{where}: a burst load needs size >= 1 and every_ms > 0")
+        case ReplyLoad() if not 0 < load.probability <= 1 or load.delay_ms < 0:
+            raise UsageError(f"{where}: a reply load needs 0 < probability <= 1 and delay_ms >= 0")
         case ReplyLoad() if load.payload_bytes < 1 or not 1 <= load.depth <= 255:
             raise UsageError(f"{where}: over TCP an answer carries its depth: payload_bytes >= 1 and depth up to 255")
-        case _:
-            if load.payload_bytes < 0:
-                raise UsageError(f"{where}.payload_bytes: {load.payload_bytes} is negative")
 
 
-def _check_step(step: Step, where: str, people: Population) -> None:
+def _check_bounds(load: DrawnLoad, where: str, people: Population, duration_ms: float) -> None:
+    bounds: dict[str, tuple[float | None, float, float]] = {
+        "payload_bytes": (load.payload_bytes, 0, NetSettings().max_payload_bytes),
+        "start_ms": (load.start_ms, 0, duration_ms),
+        "popularity": (load.popularity, 0, math.inf),
+        "destinations": (load.destinations, 0, len(people.servers)),
+        "keys": (load.keys, 0, math.inf),
+        "keys_per_message": (load.keys_per_message, 1, math.inf),
+        "limit": (load.limit, 1, math.inf),
+    }
+    for name, (value, low, high) in bounds.items():
+        if value is not None and not low <= value <= high:
+            upper = f" to {high:g}" if math.isfinite(high) else " up"
+            raise UsageError(f"{where}.{name}: {value} is not from {low:g}{upper}")
+    if load.stop_ms is not None and not load.start_ms < load.stop_ms <= duration_ms:
+        raise UsageError(f"{where}.stop_ms: {load.stop_ms} is not after start_ms and within the duration")
+
+
+def _check_step(step: Step, where: str, people: Population, duration_ms: float) -> None:
     if (step.at_ms is None) == (step.after is None):
         raise UsageError(f"{where}: give either at_ms or after")
+    if step.at_ms is not None and not 0 <= step.at_ms <= duration_ms:
+        raise UsageError(f"{where}.at_ms: {step.at_ms} is not within the run's duration")
+    if step.topic is not None and step.topic not in people.groups and step.do == "publish":
+        raise UsageError(f"{where}.topic: {unknown_name('topic', step.topic, people.groups)}")
     for name in (step.node, *step.dst):
         if name not in people.nodes:
             raise UsageError(f"{where}: {unknown_name('node', name, people.nodes)}")
     if step.guarantee and step.guarantee not in GUARANTEES:
         raise UsageError(f"{where}.guarantee: {unknown_name('guarantee', step.guarantee, GUARANTEES)}")
+    if not 0 <= step.payload_bytes <= NetSettings().max_payload_bytes:
+        raise UsageError(f"{where}.payload_bytes: {step.payload_bytes} is not from 0 to the limit of a payload")
 
 
 def _surface(task: asyncio.Task[None]) -> None:

@@ -1,0 +1,253 @@
+"""The log of a node: what was flushed is there in the next life, whatever happened in between."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.core.messages import Guarantee, Message
+from ordercast.net.broker_ledger import Disk
+from ordercast.net.state_log import (
+    Fired,
+    Head,
+    Input,
+    Joined,
+    Left,
+    Published,
+    Received,
+    Recovered,
+    Renewed,
+    Started,
+    StateLog,
+    Subscribed,
+    Suspected,
+    Trusted,
+    Unsubscribed,
+    Whose,
+    timer_name,
+)
+
+ME = Whose(NodeId("n1"), 0, "locamu", "{}", 7)
+T = Topic("t")
+ALL: list[Input] = [
+    Started(),
+    Published(T, b"payload", Guarantee.CAUSAL, ("k",), (NodeId("n2"),)),
+    Received(NodeId("n2"), (b"one", b"two")),
+    Fired("tick"),
+    Suspected(NodeId("n2")),
+    Trusted(NodeId("n2")),
+    Subscribed(T),
+    Unsubscribed(T),
+    Joined(),
+    Left(),
+    Recovered(),
+    Renewed(),
+]
+
+
+def write(directory: Path, *turns: list[Input]) -> None:
+    log = StateLog(directory, ME)
+    for turn in turns:
+        for happened in turn:
+            log.add(happened)
+        log.flush()
+    log.close()
+
+
+def read(directory: Path) -> tuple[list[Input], int]:
+    log = StateLog(directory, ME)
+    log.close()
+    return log.inputs, log.cut_bytes
+
+
+def segment(directory: Path) -> Path:
+    (path,) = directory.glob("*.log")
+    return path
+
+
+def test_every_input_is_there_in_the_next_life(tmp_path: Path) -> None:
+    first = StateLog(tmp_path, ME)
+    assert not first.has_past
+    first.close()
+    write(tmp_path, ALL[:3], ALL[3:])
+    again = StateLog(tmp_path, ME)
+    assert again.has_past
+    assert again.inputs == ALL
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["tick", 3, ("need", 2), (("a", ("b",)), 1)])
+def test_a_timer_is_called_what_the_machine_called_it(name: object, tmp_path: Path) -> None:
+    write(tmp_path, [Fired(name)])
+    ((happened,), _) = read(tmp_path)
+    assert isinstance(happened, Fired)
+    assert timer_name(happened.timer) == name
+
+
+def test_a_write_that_was_cut_short_anywhere_never_happened(tmp_path: Path) -> None:
+    write(tmp_path, ALL[:2])
+    whole = segment(tmp_path).read_bytes()
+    write(tmp_path, ALL[2:])
+    longer = segment(tmp_path).read_bytes()
+    for size in range(len(whole), len(longer)):
+        segment(tmp_path).write_bytes(longer[:size])
+        assert read(tmp_path) == (ALL[:2], size - len(whole))
+        assert segment(tmp_path).read_bytes() == whole
+
+
+def test_what_is_written_after_a_torn_end_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, ALL[:2], ALL[2:4])
+    path = segment(tmp_path)
+    os.truncate(path, path.stat().st_size - 1)
+    write(tmp_path, ALL[4:])
+    assert read(tmp_path) == (ALL[:2] + ALL[4:], 0)
+
+
+@pytest.mark.parametrize("zeros", [1, 12, 400])
+def test_zeros_that_a_power_failure_leaves_at_the_end_are_cut_off(zeros: int, tmp_path: Path) -> None:
+    write(tmp_path, ALL)
+    with segment(tmp_path).open("ab") as file:
+        file.write(bytes(zeros))
+    assert read(tmp_path) == (ALL, zeros)
+
+
+def test_damage_with_records_behind_it_is_an_error_wherever_it_is(tmp_path: Path) -> None:
+    """The consequences of later records are known elsewhere: to forget them would be to lie."""
+    write(tmp_path, ALL[:3])
+    begins = segment(tmp_path).stat().st_size
+    write(tmp_path, ALL[3:4])
+    ends = segment(tmp_path).stat().st_size
+    write(tmp_path, ALL[4:])
+    data = segment(tmp_path).read_bytes()
+    for place in range(begins, ends):
+        segment(tmp_path).write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
+        with pytest.raises(UsageError, match=rf"00000001.log: damaged at byte {begins}"):
+            StateLog(tmp_path, ME)
+    segment(tmp_path).write_bytes(b"garbage" * 20)
+    with pytest.raises(UsageError, match="damaged at byte 0"):
+        StateLog(tmp_path, ME)
+    segment(tmp_path).write_bytes(b"")
+    with pytest.raises(UsageError, match="damaged at its beginning"):
+        StateLog(tmp_path, ME)
+    segment(tmp_path).write_bytes(data)
+    assert read(tmp_path) == (ALL, 0)
+
+
+def test_a_snapshot_replaces_all_that_came_before_it(tmp_path: Path) -> None:
+    log = StateLog(tmp_path, ME, least_bytes=200)
+    while not log.oversized:
+        log.add(Fired("tick"))
+        log.flush()
+    late = Message(Origin("n1"), 4, T, b"not handed over yet")
+    head = Head(ME, saved=b"saved", published=4, told=9, delivered=5, unheard=(late,))
+    log.begin_again(head)
+    assert not log.oversized
+    log.add(Suspected(NodeId("n2")))
+    log.flush()
+    log.close()
+    assert segment(tmp_path).name == "00000002.log"
+    again = StateLog(tmp_path, ME)
+    assert (again.head, again.inputs) == (head, [Suspected(NodeId("n2"))])
+    again.close()
+
+
+def test_a_log_does_not_grow_beyond_twice_its_state_or_the_limit(tmp_path: Path) -> None:
+    log = StateLog(tmp_path, ME, least_bytes=300)
+    largest = 0
+    for _ in range(500):
+        log.add(Fired("tick"))
+        log.flush()
+        largest = max(largest, sum(path.stat().st_size for path in tmp_path.glob("*.log")))
+        if log.oversized:
+            log.begin_again(Head(ME, saved=bytes(400)))
+    log.close()
+    assert largest < 1_200
+
+
+def test_a_snapshot_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    write(tmp_path, ALL)
+    (tmp_path / "00000002.new").write_bytes(b"half a snap")
+    assert read(tmp_path) == (ALL, 0)
+    assert [path.suffix for path in sorted(tmp_path.iterdir())] == [".log", ""]
+
+
+def test_the_newest_snapshot_counts_where_the_older_one_was_not_removed(tmp_path: Path) -> None:
+    write(tmp_path, ALL)
+    old = segment(tmp_path).read_bytes()
+    log = StateLog(tmp_path, ME)
+    log.begin_again(Head(ME, published=3))
+    log.close()
+    (tmp_path / "00000001.log").write_bytes(old)
+    again = StateLog(tmp_path, ME)
+    assert (again.head.published, again.inputs) == (3, [])
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        (msgspec.structs.replace(ME, node=NodeId("n2")), "node is n1 there and n2 here"),
+        (msgspec.structs.replace(ME, protocol="fifo"), "protocol is locamu there and fifo here"),
+        (msgspec.structs.replace(ME, options='{"f":2}'), 'options is {} there and {"f":2} here'),
+        (msgspec.structs.replace(ME, incarnation=1), "incarnation is 0 there and 1 here"),
+        (msgspec.structs.replace(ME, around=8), "the overlay or the groups were others"),
+    ],
+)
+def test_the_state_of_somebody_else_is_refused(other: Whose, complaint: str, tmp_path: Path) -> None:
+    write(tmp_path, ALL)
+    with pytest.raises(UsageError, match=complaint):
+        StateLog(tmp_path, other)
+    assert read(tmp_path) == (ALL, 0)
+
+
+def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
+    log = StateLog(tmp_path, ME)
+    log.begin_again(Head(ME, version=99))
+    log.close()
+    with pytest.raises(UsageError, match=r"another version \(99; this one reads 1\)"):
+        StateLog(tmp_path, ME)
+
+
+def test_two_processes_cannot_use_one_state(tmp_path: Path) -> None:
+    log = StateLog(tmp_path, ME)
+    with pytest.raises(UsageError, match="another process uses this state"):
+        StateLog(tmp_path, ME)
+    log.close()
+    StateLog(tmp_path, ME).close()
+
+
+def test_a_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="file/n1: Not a directory"):
+        StateLog(tmp_path / "file" / "n1", ME)
+
+
+class Counting(Disk):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def write(self, file: int, data: bytes) -> None:
+        self.calls.append("write")
+        super().write(file, data)
+
+    def sync(self, file: int) -> None:
+        self.calls.append("sync")
+        super().sync(file)
+
+
+def test_a_turn_is_one_write_and_where_asked_one_sync(tmp_path: Path) -> None:
+    for name, calls in (("never", ["write"]), ("always", ["write", "sync"])):
+        disk = Counting()
+        log = StateLog(tmp_path / name, ME, fsync=name, disk=disk)  # type: ignore[arg-type]
+        disk.calls.clear()
+        for happened in ALL:
+            log.add(happened)
+        log.flush()
+        log.flush()
+        assert disk.calls == calls
+        log.close()
