@@ -21,6 +21,18 @@ Destinations = Annotated[
     str | None, typer.Option(help="Only these destination sets, one per message: 0,1;1,2 sends m1 to n0, n1.")
 ]
 Publishers = Annotated[str | None, typer.Option(help="Only these publishers, one per message, for broadcasts: 0,0,1.")]
+Edges = Annotated[str | None, typer.Option(help="The overlay edge by edge, instead of --nodes: 0-1,1-2,2-3.")]
+Groups = Annotated[str | None, typer.Option(help="Groups to publish to: a:1,2,3;b:3,4.")]
+Publish = Annotated[
+    str | None, typer.Option(help="Only these publications to groups: 0>a,4>b after m1. Without: all there are.")
+]
+Toggles = Annotated[
+    list[str] | None,
+    typer.Option("--toggle", help="0:1,2: n0 may suspect n1 and n2, then trust them. 0:1 stays: no more. Repeatable."),
+]
+Without = Annotated[
+    list[str] | None, typer.Option(help="Packets of this type arrive only when everyone settles: Ack. Repeatable.")
+]
 Options = Annotated[
     list[str] | None, typer.Option("--set", help="Option of the protocol: rule=strict, delivery=end. Repeatable.")
 ]
@@ -28,17 +40,29 @@ Options = Annotated[
 
 def explore(
     protocol: Protocol = None,
-    nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 3,
+    nodes: Annotated[int | None, typer.Option(help="Number of nodes; 3 unless said otherwise.")] = None,
     messages: Annotated[int, typer.Option(help="Explore up to so many messages, fewest first.")] = 2,
     destinations: Destinations = None,
     publishers: Publishers = None,
+    groups: Groups = None,
+    publish: Publish = None,
     sizes_from: Annotated[int, typer.Option(help="Smallest destination set.")] = 2,
     total_destinations: Annotated[
         int | None, typer.Option(help="Leave out configurations with more destinations in total.")
     ] = None,
     options: Options = None,
-    overlay: Annotated[str, typer.Option(help="clique, line, ring or star.")] = "clique",
+    overlay: Annotated[
+        str | None, typer.Option(help="clique, line, ring, star or tree. For protocols on trees line, else clique.")
+    ] = None,
+    edges: Edges = None,
     overtaking: Annotated[bool, typer.Option("--overtaking", help="Packets of a channel may overtake.")] = False,
+    losses: Annotated[int, typer.Option(help="So many packets may be lost, where packets may overtake.")] = 0,
+    suspicions: Annotated[int, typer.Option(help="So often anybody may suspect or trust anybody linked.")] = 0,
+    toggles: Toggles = None,
+    without: Without = None,
+    idle_at_once: Annotated[
+        bool, typer.Option("--idle-at-once", help="Packets that would change nothing are handled at once.")
+    ] = False,
     ascending: Annotated[
         bool, typer.Option("--ascending", help="Node by node: much faster, if packets only go to higher nodes.")
     ] = False,
@@ -61,10 +85,15 @@ def explore(
     """Run every interleaving of every small configuration. Exit 0 holds, 1 counterexample, 4 limit reached.
 
     Example: ordercast explore daisy-chain-published --nodes 4 --messages 4 --ascending -o cycle.schedule.toml
+
+    Example: ordercast explore locamu --nodes 4 --publish "0>t0,1>t0 after m1" --overtaking --losses 1 --toggle 0:1
     """
+    from ordercast.explore import Faults
     from ordercast.explore import explore as run
     from ordercast.explore import replay as perform
     from ordercast.explore.configurations import parse_destinations
+    from ordercast.explore.faults import parse_toggle
+    from ordercast.explore.publications import nodes_of, parse_edges, parse_groups, parse_publication
     from ordercast.scenario.load import apply_override
 
     if replay is not None:
@@ -75,18 +104,28 @@ def explore(
     chosen: dict[str, Any] = {}
     for option in options or []:
         apply_override(chosen, option)
+    lines = () if edges is None else parse_edges(edges)
+    count = (nodes_of(lines) if lines else 3) if nodes is None else nodes
+    faults = Faults(
+        losses, suspicions, tuple(parse_toggle(toggle, count) for toggle in toggles or []), tuple(without or [])
+    )
     with progress_bar(f"exploring {protocol}") as progress:
         found = run(
             protocol,
-            nodes=nodes,
+            nodes=count,
             messages=messages,
-            destinations=None if destinations is None else parse_destinations(destinations, nodes),
-            publishers=None if publishers is None else _parse_publishers(publishers, nodes),
+            destinations=None if destinations is None else parse_destinations(destinations, count),
+            publishers=None if publishers is None else _parse_publishers(publishers, count),
+            groups=None if groups is None else parse_groups(groups, count),
+            publications=None if publish is None else [parse_publication(p, count) for p in publish.split(",")],
             sizes_from=sizes_from,
             total_destinations=total_destinations,
             options=chosen,
             overlay=overlay,
+            edges=lines,
             fifo=not overtaking,
+            faults=faults,
+            idle_at_once=idle_at_once,
             ascending=ascending,
             twins_in_order=twins_in_order,
             real_time=real_time,

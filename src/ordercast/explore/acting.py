@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ordercast.core.errors import InvariantError, PeerError, UsageError
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
+from ordercast.explore.faults import Suspicion
 from ordercast.explore.properties import History, Violation, name
 from ordercast.explore.setting import Effects, Setting
 
@@ -17,8 +18,14 @@ class Cause(NamedTuple):
 
     node: int
     peer: int
-    what: Packet | Message | None
+    what: Packet | Message | Suspicion | None
     timer: Hashable = None
+    lost: bool = False
+    """The packet never arrives."""
+
+
+SETTLE = Cause(-1, -1, None)
+"""Not one node moves but all: nothing goes wrong any more, and everything that still can happen does."""
 
 
 def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message, int]) -> Effects | Violation:
@@ -27,6 +34,9 @@ def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message
     try:
         if cause.what is None:
             machine.on_timer(cause.timer, effects)
+        elif isinstance(cause.what, Suspicion):
+            for peer in cause.what.peers:
+                (machine.on_suspect if cause.what.on else machine.on_trust)(setting.everyone[peer], effects)
         elif isinstance(cause.what, Message):
             machine.on_publish(cause.what, effects)
         else:
@@ -46,7 +56,7 @@ def told(cause: Cause, effects: Effects, index: Mapping[Message, int]) -> Histor
     return published + tuple(index[message] for message in effects.delivered)
 
 
-def carried(what: Packet | Message | None) -> Message | None:
+def carried(what: Packet | Message | Suspicion | None) -> Message | None:
     """The message that an input brings along, if it brings a whole one."""
     if isinstance(what, Packet) and what.carries is not None:
         message: Message = getattr(what, what.carries)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from itertools import combinations, combinations_with_replacement
+from collections.abc import Iterator, Mapping
+from itertools import combinations, combinations_with_replacement, product
 
 import msgspec
 
@@ -20,11 +20,22 @@ _MOST_KINDS = 100_000
 class Configuration:
     """What is sent: message i goes to `destinations[i]`; nodes are numbered from 0."""
 
-    def __init__(self, nodes: int, destinations: Destinations, publishers: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        destinations: Destinations,
+        publishers: tuple[int, ...] | None = None,
+        groups: tuple[str, ...] = (),
+        after: tuple[tuple[int, ...], ...] = (),
+    ) -> None:
         self.nodes = nodes
         self.destinations = destinations
         self.publishers = publishers
         """The node that publishes message i; None: every message comes from a client of its own."""
+        self.groups = groups
+        """The group that message i goes to; empty: everything goes to everyone."""
+        self.after = after or ((),) * len(destinations)
+        """What the publisher of message i must have delivered or published before."""
         self.messages = len(destinations)
         self.due = [frozenset(i for i, d in enumerate(destinations) if node in d) for node in range(nodes)]
         """By node: the messages that it must deliver."""
@@ -34,6 +45,9 @@ class Configuration:
         return [i for i, members in enumerate(self.destinations) if members == self.destinations[message]]
 
     def __str__(self) -> str:
+        if self.publishers is not None and self.groups:
+            pairs = zip(self.publishers, self.groups, strict=True)
+            return " ".join(f"m{i + 1}@n{node}>{group}" for i, (node, group) in enumerate(pairs))
         if self.publishers is not None:
             return " ".join(f"m{i + 1}@n{node}" for i, node in enumerate(self.publishers))
         return " ".join(f"m{i + 1}{{{','.join(f'n{n}' for n in d)}}}" for i, d in enumerate(self.destinations))
@@ -51,6 +65,8 @@ class Scope(msgspec.Struct, frozen=True):
     """Whether nodes publish to everyone, instead of clients to destinations that they name."""
     given: Configuration | None = None
     """Only this one."""
+    groups: Mapping[str, tuple[int, ...]] | None = None
+    """Where nodes publish to groups: their members, by name."""
 
     def sizes(self) -> range:
         """The numbers of messages, smallest first: a counterexample then has as few as possible."""
@@ -59,6 +75,8 @@ class Scope(msgspec.Struct, frozen=True):
     def configurations(self, messages: int) -> Iterator[Configuration]:
         if self.given is not None:
             yield self.given
+        elif self.groups is not None:
+            yield from self._to_groups(messages, self.groups)
         elif self.broadcast:
             everyone = tuple(range(self.nodes))
             for publishers in combinations_with_replacement(range(self.nodes), messages):
@@ -73,10 +91,17 @@ class Scope(msgspec.Struct, frozen=True):
         if self.given is not None:
             return 1
         if self.broadcast:
-            return _multisets(self.nodes, messages)
+            ways: int = pow(1 if self.groups is None else len(self.groups), messages)
+            return ways * _multisets(self.nodes, messages)
         if self.total_destinations is None:
             return _multisets(self.kinds(), messages)
         return self._count_bounded(messages, self.total_destinations)
+
+    def _to_groups(self, messages: int, groups: Mapping[str, tuple[int, ...]]) -> Iterator[Configuration]:
+        """What one node publishes has an order; between nodes, the order is for the search to choose."""
+        for publishers in combinations_with_replacement(range(self.nodes), messages):
+            for names in product(groups, repeat=messages):
+                yield Configuration(self.nodes, tuple(groups[name] for name in names), publishers, names)
 
     def kinds(self) -> int:
         """How many destination sets there are."""

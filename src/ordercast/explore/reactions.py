@@ -10,11 +10,12 @@ from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.explore.acting import Cause, act, told
 from ordercast.explore.configurations import Configuration
+from ordercast.explore.faults import Suspicion
 from ordercast.explore.learnt import number_of
 from ordercast.explore.properties import History, Violation
 from ordercast.explore.setting import Effects, Setting
 
-Input = tuple[int, Packet | Message]
+Input = tuple[int, Packet | Message | Suspicion]
 """Who it comes from, and what it is."""
 Parcel = tuple[int, tuple[int, ...]]
 """What one node sends another in one step: the sender, and the numbers of the inputs."""
@@ -35,6 +36,16 @@ class Reaction(NamedTuple):
     """Whether a client now has the answer it waited for."""
 
 
+class Known(NamedTuple):
+    """A machine in a state of its own."""
+
+    node: int
+    machine: Machine
+    timers: frozenset[Hashable]
+    """The armed ones."""
+    suspected: frozenset[int]
+
+
 class Reactions:
     """All states of machines, and all inputs, met so far."""
 
@@ -45,58 +56,71 @@ class Reactions:
         self.parcels: list[Parcel] = []
         self._input_numbers: dict[Input, int] = {}
         self._parcel_numbers: dict[Parcel, int] = {}
-        self._states: list[tuple[int, Machine, frozenset[Hashable]]] = []
+        self._states: list[Known] = []
         self._state_numbers: dict[Hashable, int] = {}
-        self._known: dict[tuple[int, Hashable], Reaction] = {}
+        self._reactions: dict[tuple[int, Hashable], Reaction] = {}
         self._index: dict[Message, int] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._reactions)
 
     def expect(self, configuration: Configuration) -> None:
         """Let the messages of a configuration be delivered."""
         self._index.update((message, i) for i, message in enumerate(self.setting.messages(configuration)))
 
-    def input(self, peer: int, what: Packet | Message) -> int:
+    def input(self, peer: int, what: Packet | Message | Suspicion) -> int:
         return number_of((peer, what), self._input_numbers, self.inputs)
 
-    def state(self, node: int, machine: Machine, timers: frozenset[Hashable]) -> int:
-        key = (node, machine.frozen(), timers)
+    def state(
+        self, node: int, machine: Machine, timers: frozenset[Hashable], suspected: frozenset[int] = frozenset()
+    ) -> int:
+        key = (node, machine.frozen(), timers, suspected)
         number = self._state_numbers.get(key)
         if number is None:
             number = self._state_numbers[key] = len(self._states)
-            self._states.append((node, machine, timers))
+            self._states.append(Known(node, machine, timers, suspected))
         return number
 
+    def known(self, state: int) -> Known:
+        return self._states[state]
+
     def timers(self, state: int) -> list[Hashable]:
-        return sorted(self._states[state][2], key=repr)
+        return sorted(self._states[state].timers, key=repr)
 
     def node(self, state: int) -> int:
-        return self._states[state][0]
+        return self._states[state].node
 
     def to_input(self, state: int, number: int) -> Reaction:
-        known = self._known.get((state, number))
+        known = self._reactions.get((state, number))
         if known is None:
-            cause = Cause(self._states[state][0], *self.inputs[number])
-            known = self._known[state, number] = self._react(state, cause)
+            cause = Cause(self._states[state].node, *self.inputs[number])
+            known = self._reactions[state, number] = self._react(state, cause)
         return known
+
+    def is_idle(self, state: int, number: int) -> bool:
+        """Whether the input changes nothing at all."""
+        reaction = self.to_input(state, number)
+        changes = reaction.told or reaction.pushes or reaction.answers or reaction.fault
+        return reaction.after == state and not changes
 
     def to_timer(self, state: int, name: Hashable) -> Reaction:
         key = (state, ("timer", name))
-        if key not in self._known:
-            node = self._states[state][0]
-            self._known[key] = self._react(state, Cause(node, node, None, name))
-        return self._known[key]
+        if key not in self._reactions:
+            node = self._states[state].node
+            self._reactions[key] = self._react(state, Cause(node, node, None, name))
+        return self._reactions[key]
 
     def _react(self, state: int, cause: Cause) -> Reaction:
         """Run the real machine on a copy of its state."""
-        node, before, timers = self._states[state]
+        node, before, timers, suspected = self._states[state]
         machine = before.copy()
         effects = act(machine, cause, self.setting, self._index)
         if isinstance(effects, Violation):
             return Reaction(state, (), (), effects)
         armed = effects.armed(timers - {cause.timer} if cause.what is None else timers)
-        after = self.state(node, machine, armed)
+        if isinstance(cause.what, Suspicion):
+            suspected = suspected.union(cause.what.peers) if cause.what.on else suspected.difference(cause.what.peers)
+        after = self.state(node, machine, armed, suspected)
         pushes, answers = self._pack(node, effects)
         return Reaction(
             after, told(cause, effects, self._index), pushes, answers=answers, completes=bool(effects.completed)
@@ -107,6 +131,8 @@ class Reactions:
         by_target: dict[int, list[int]] = {}
         answers = []
         for peer, packet in effects.sent:
+            if self.setting.never_arrives(packet):
+                continue
             target = self.setting.rank[peer]
             if target >= len(self.setting.servers):
                 answers.append((target, self.input(node, packet)))

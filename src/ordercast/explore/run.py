@@ -16,13 +16,18 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.explore.acting import Cause
 from ordercast.explore.ascending import Ascending
 from ordercast.explore.behaviour import Behaviour
-from ordercast.explore.configurations import Configuration, Scope, check_scope
+from ordercast.explore.configurations import Configuration
+from ordercast.explore.faults import Faults
+from ordercast.explore.faulty_search import FaultySearch
+from ordercast.explore.faulty_stage import FaultyStage
+from ordercast.explore.plan import Plan, check_plan, scope_of
 from ordercast.explore.properties import Violation, delivered, name
+from ordercast.explore.publications import Publication, parse_edges, publications_of
 from ordercast.explore.real_time import RealTimeSearch
 from ordercast.explore.result import Counterexample, Exploration, Replay, Size
 from ordercast.explore.schedule import Schedule, parse_step, read_schedule
 from ordercast.explore.search import Judge, LimitReachedError, Look, Search, State
-from ordercast.explore.setting import Setting, is_addressed
+from ordercast.explore.setting import Setting
 from ordercast.explore.stage import Stage
 from ordercast.explore.timed_stage import TimedStage
 from ordercast.protocols import lookup
@@ -34,23 +39,6 @@ _LARGEST_TABLE = 4_000_000
 _SET_ENTRY_BYTES = 16
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to explore; `explore` documents the fields."""
-
-    protocol: str
-    info: ProtocolInfo
-    scope: Scope
-    options: Mapping[str, Any]
-    overlay: str
-    fifo: bool
-    twins_in_order: bool
-    ascending: bool
-    real_time: bool
-    keep_going: bool
-    limit_states: int | None
-    limit_seconds: float | None
-
-
 def explore(
     protocol: str | ProtocolInfo,
     *,
@@ -58,11 +46,16 @@ def explore(
     messages: int = 1,
     destinations: Sequence[Sequence[int]] | None = None,
     publishers: Sequence[int] | None = None,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    publications: Sequence[Publication] | None = None,
     sizes_from: int = 2,
     total_destinations: int | None = None,
     options: Mapping[str, Any] | None = None,
-    overlay: str = "clique",
+    overlay: str | None = None,
+    edges: Sequence[tuple[int, int]] = (),
     fifo: bool = True,
+    faults: Faults | None = None,
+    idle_at_once: bool = False,
     twins_in_order: bool = False,
     ascending: bool = False,
     real_time: bool = False,
@@ -79,15 +72,35 @@ def explore(
     order of their names, which loses nothing if the protocol does not look at names. `ascending` is much faster, for
     protocols whose packets only go to higher nodes. `real_time` also asks for real-time order: no message before one
     that was answered before it was sent. `keep_going` lists all configurations that can go wrong.
+
+    Protocols for trees multicast to `groups` (one of everyone, unless named), in all ways or as `publications` says,
+    on a line unless `overlay` or `edges` say otherwise, and `faults` say what may go wrong; other protocols may be
+    explored like that, too. `idle_at_once` lets a packet that would change nothing be handled at once, which loses
+    nothing if what changes nothing never will.
     """
     info = lookup(protocol) if isinstance(protocol, str) else protocol
+    faults = faults or Faults()
     plan = Plan(
         protocol=protocol if isinstance(protocol, str) else info.name,
         info=info,
-        scope=_scope(info, nodes, messages, destinations, publishers, sizes_from, total_destinations),
+        scope=scope_of(
+            info,
+            nodes,
+            messages,
+            destinations=destinations,
+            publishers=publishers,
+            groups=None if groups is None else {name: tuple(members) for name, members in groups.items()},
+            publications=publications,
+            faults=faults,
+            sizes_from=sizes_from,
+            total_destinations=total_destinations,
+        ),
         options=options or {},
-        overlay=overlay,
+        overlay=overlay or ("clique" if info.reach is None else "line"),
+        edges=tuple(edges),
+        faults=faults,
         fifo=fifo,
+        idle_at_once=idle_at_once,
         twins_in_order=twins_in_order,
         ascending=ascending,
         real_time=real_time,
@@ -95,8 +108,7 @@ def explore(
         limit_states=limit_states,
         limit_seconds=limit_seconds,
     )
-    if real_time and (ascending or twins_in_order or plan.scope.broadcast):
-        raise UsageError("real_time: needs clients, and goes neither with ascending nor with twins_in_order")
+    check_plan(plan)
     return _Explorer(plan, progress).run()
 
 
@@ -106,18 +118,37 @@ def replay(schedule: Schedule | Path) -> Replay:
     try:
         info = lookup(value.protocol)
         configuration = value.configuration()
-        clients = 0 if configuration.publishers is not None else configuration.messages
-        setting = Setting(info, value.options, value.nodes, clients, value.overlay)
-        timed = any(parse_step(step).node in setting.clients for step in value.steps)
-        stage = (TimedStage if timed else Stage)(setting, configuration)
+        setting = _setting_of(value, info, configuration)
+        steps = [parse_step(step) for step in value.steps]
+        stage = _stage(setting, configuration, timed=any(step.node in setting.clients for step in steps))
         story = []
-        for step in value.steps:
-            story.append(stage.take(parse_step(step)))
+        for step in steps:
+            story.append(stage.take(step))
             if stage.violation is not None:
                 break
     except UsageError as error:
         raise UsageError(f"{schedule}: {error}" if isinstance(schedule, Path) else str(error)) from None
     return Replay(stage.violation or stage.rest(), value.violation, story, _orders(stage))
+
+
+def _setting_of(schedule: Schedule, info: ProtocolInfo, configuration: Configuration) -> Setting:
+    clients = 0 if configuration.publishers is not None else configuration.messages
+    return Setting(
+        info,
+        schedule.options,
+        schedule.nodes,
+        clients,
+        schedule.overlay,
+        edges=parse_edges(",".join(schedule.edges)) if schedule.edges else (),
+        groups=schedule.members(),
+        faults=Faults(without=tuple(schedule.without)),
+    )
+
+
+def _stage(setting: Setting, configuration: Configuration, *, timed: bool) -> Stage:
+    if configuration.groups:
+        return FaultyStage(setting, configuration)
+    return (TimedStage if timed else Stage)(setting, configuration)
 
 
 class _Explorer:
@@ -127,9 +158,7 @@ class _Explorer:
         self.plan = plan
         self._progress = progress
         scope = plan.scope
-        self._setting = Setting(
-            plan.info, plan.options, scope.nodes, 0 if scope.broadcast else scope.messages, plan.overlay
-        )
+        self._setting = plan.setting()
         self._behaviour = self._fresh_behaviour()
         self._begin, self._cpu_begin = time.monotonic(), time.process_time()
         self._steps_before = 0
@@ -199,6 +228,9 @@ class _Explorer:
         self, behaviour: Behaviour, judge: Judge, look: Look, configuration: Configuration
     ) -> tuple[Search, State]:
         """The search in all interleavings, and where it starts."""
+        if self.plan.faulty:
+            faulty = FaultySearch(behaviour, judge, look, configuration)
+            return faulty, faulty.start()
         if self.plan.real_time:
             timed = RealTimeSearch(behaviour, judge, look, configuration)
             return timed, timed.start(configuration)
@@ -227,14 +259,14 @@ class _Explorer:
         self.result.violating.append(str(configuration))
         if self.result.counterexample is not None:
             return
-        behaviour = Behaviour(self._setting, fifo=self.plan.fifo)
+        behaviour = Behaviour(self._setting, fifo=self.plan.fifo, idle_at_once=self.plan.idle_at_once)
         judge = Judge(behaviour, configuration, self.plan.info.guarantee)
         search, start = self._search(behaviour, judge, lambda _states: None, configuration)
         self.result.counterexample = self._tell(configuration, *search.schedule(start))
 
     def _tell(self, configuration: Configuration, found: Violation | None, causes: list[Cause]) -> Counterexample:
         """Perform the schedule on real machines: what the search found must happen there too."""
-        stage = (TimedStage if self.plan.real_time else Stage)(self._setting, configuration)
+        stage = _stage(self._setting, configuration, timed=self.plan.real_time)
         steps, story = [], []
         for cause in causes:
             step = stage.locate(cause)
@@ -253,62 +285,31 @@ class _Explorer:
         )
 
     def _schedule(self, configuration: Configuration, steps: list[str], violation: Violation) -> Schedule:
-        servers = self._setting.servers
-        publishers = configuration.publishers
-        return Schedule(
-            protocol=self.plan.protocol,
+        plan, servers = self.plan, self._setting.servers
+        schedule = Schedule(
+            protocol=plan.protocol,
             nodes=configuration.nodes,
-            overlay=self.plan.overlay,
-            options=dict(self.plan.options),
-            destinations=[[servers[n] for n in d] for d in configuration.destinations] if publishers is None else [],
-            publishers=[] if publishers is None else [servers[n] for n in publishers],
+            overlay="clique" if plan.edges else plan.overlay,
+            edges=[f"{servers[a]}-{servers[b]}" for a, b in plan.edges],
+            options=dict(plan.options),
             steps=steps,
             violation=violation,
         )
+        if plan.scope.groups is not None:
+            return msgspec.structs.replace(
+                schedule,
+                groups={name: [servers[n] for n in members] for name, members in plan.scope.groups.items()},
+                publications=[str(publication) for publication in publications_of(configuration)],
+                without=list(plan.faults.without),
+            )
+        if configuration.publishers is None:
+            destinations = [[servers[n] for n in members] for members in configuration.destinations]
+            return msgspec.structs.replace(schedule, destinations=destinations)
+        return msgspec.structs.replace(schedule, publishers=[servers[n] for n in configuration.publishers])
 
     def _fresh_behaviour(self) -> Behaviour:
-        return Behaviour(self._setting, fifo=self.plan.fifo, upwards=self.plan.ascending)
-
-
-def _scope(
-    info: ProtocolInfo,
-    nodes: int,
-    messages: int,
-    destinations: Sequence[Sequence[int]] | None,
-    publishers: Sequence[int] | None,
-    sizes_from: int,
-    total_destinations: int | None,
-) -> Scope:
-    addressed = is_addressed(info)
-    if destinations is not None and not addressed:
-        raise UsageError(f"destinations: messages of {info.name} go to everyone")
-    if publishers is not None and addressed:
-        raise UsageError(f"publishers: messages of {info.name} come from clients")
-    given = None
-    if destinations is not None:
-        given = Configuration(nodes, _checked_sets(destinations, nodes))
-    elif publishers is not None:
-        _checked_sets([publishers], nodes)
-        given = Configuration(nodes, (tuple(range(nodes)),) * len(publishers), tuple(publishers))
-    if given is not None:
-        messages = given.messages
-    scope = Scope(
-        nodes=nodes,
-        messages=messages,
-        sizes_from=sizes_from,
-        total_destinations=total_destinations,
-        broadcast=not addressed,
-        given=given,
-    )
-    check_scope(scope)
-    return scope
-
-
-def _checked_sets(sets: Sequence[Sequence[int]], nodes: int) -> tuple[tuple[int, ...], ...]:
-    for members in sets:
-        if not members or not all(0 <= node < nodes for node in members):
-            raise UsageError(f"{list(members)} are not nodes from 0 to {nodes - 1}")
-    return tuple(tuple(sorted(set(members))) for members in sets)
+        plan = self.plan
+        return Behaviour(self._setting, fifo=plan.fifo, upwards=plan.ascending, idle_at_once=plan.idle_at_once)
 
 
 def _orders(stage: Stage) -> list[str]:

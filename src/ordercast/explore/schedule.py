@@ -12,26 +12,46 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.explore.configurations import Configuration, parse_destinations, parse_node
 from ordercast.explore.properties import Violation, name
+from ordercast.explore.publications import configuration_of, parse_publication
 
-_ARRIVES = re.compile(r"(?P<peer>\S+) -> (?P<node>\S+?)( #(?P<position>[1-9][0-9]*))?")
+_ARRIVES = re.compile(r"(?P<peer>\S+) -> (?P<node>\S+?)( #(?P<position>[1-9][0-9]*))?(?P<lost> is lost)?")
 _PUBLISHES = re.compile(r"(?P<node>\S+) publishes")
+_DOUBTS = re.compile(r"(?P<node>\S+) (?P<verb>suspects|trusts) (?P<about>\S+)")
+_SETTLES = "everyone settles"
 _RUNS_OUT = re.compile(r"(?P<node>\S+) timer (?P<timer>.+)")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Something happens at `node`: the input at a position of the channel from `peer`, a publication, or a timer."""
+    """Something happens at `node`: the input at a position of the channel from `peer`, a publication, or a timer.
+
+    Where things go wrong also: that input is lost, or the node changes its mind about others. No node at all: nothing
+    goes wrong any more, and everything that still can happen does.
+    """
 
     node: str
     peer: str = ""
     timer: str = ""
     position: int = 1
+    lost: bool = False
+    about: tuple[str, ...] = ()
+    """Whom the node suspects, or trusts again."""
+    suspects: bool = False
+
+    @property
+    def goes_wrong(self) -> bool:
+        return not self.node or self.lost or bool(self.about)
 
     def __str__(self) -> str:
+        if not self.node:
+            return _SETTLES
+        if self.about:
+            return f"{self.node} {'suspects' if self.suspects else 'trusts'} {','.join(self.about)}"
         if self.timer:
             return f"{self.node} timer {self.timer}"
         if not self.peer:
             return f"{self.node} publishes"
-        return f"{self.peer} -> {self.node}" + (f" #{self.position}" if self.position > 1 else "")
+        position = f" #{self.position}" if self.position > 1 else ""
+        return f"{self.peer} -> {self.node}{position}{' is lost' if self.lost else ''}"
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,24 +66,46 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Of m1, m2, ...; the client of m1 is c1, and so on."""
     publishers: list[str] = []
     """Of m1, m2, ..., for protocols whose messages go to everyone."""
+    edges: list[str] = []
+    """Of the overlay, `n0-n1` and so on, where it has no name."""
+    groups: dict[str, list[str]] = {}
+    """Members by name."""
+    publications: list[str] = []
+    """Of m1, m2, ..., to groups: `n0>a`, or `n0>b after m1`."""
+    without: list[str] = []
+    """Types of packets that do not arrive before everyone settles."""
     steps: list[str]
     violation: Violation | None = None
     """What the last step breaks."""
 
     def configuration(self) -> Configuration:
-        if bool(self.destinations) == bool(self.publishers):
-            raise UsageError("a schedule has either destinations or publishers")
+        if sum(map(bool, (self.destinations, self.publishers, self.publications))) != 1:
+            raise UsageError("a schedule has either destinations or publishers, or publications to groups")
+        if self.publications:
+            given = [parse_publication(text, self.nodes) for text in self.publications]
+            return configuration_of(self.nodes, self.members(), given)
         if self.publishers:
             publishers = tuple(parse_node(publisher, self.nodes, "publishers") for publisher in self.publishers)
             return Configuration(self.nodes, (tuple(range(self.nodes)),) * len(publishers), publishers)
         text = ";".join(",".join(members) for members in self.destinations)
         return Configuration(self.nodes, parse_destinations(text, self.nodes))
 
+    def members(self) -> dict[str, tuple[int, ...]]:
+        """The groups, by rank."""
+        return {
+            name: tuple(sorted({parse_node(member, self.nodes, f"groups.{name}") for member in members}))
+            for name, members in self.groups.items()
+        }
+
 
 def parse_step(text: str) -> Step:
     """The step that `str(step)` wrote."""
     if match := _ARRIVES.fullmatch(text):
-        return Step(match["node"], match["peer"], position=int(match["position"] or 1))
+        return Step(match["node"], match["peer"], position=int(match["position"] or 1), lost=bool(match["lost"]))
+    if text == _SETTLES:
+        return Step("")
+    if match := _DOUBTS.fullmatch(text):
+        return Step(match["node"], about=tuple(match["about"].split(",")), suspects=match["verb"] == "suspects")
     if match := _PUBLISHES.fullmatch(text):
         return Step(match["node"])
     if match := _RUNS_OUT.fullmatch(text):
@@ -95,9 +137,15 @@ def write_schedule(path: Path, schedule: Schedule, story: list[str]) -> None:
         f"format = {schedule.format}",
         f"protocol = {_toml(schedule.protocol)}",
         f"nodes = {schedule.nodes}",
-        f"overlay = {_toml(schedule.overlay)}",
+        f"edges = {_toml(schedule.edges)}" if schedule.edges else f"overlay = {_toml(schedule.overlay)}",
     ]
-    if schedule.publishers:
+    if schedule.without:
+        lines.append(f"without = {_toml(schedule.without)}")
+    if schedule.publications:
+        lines.append("publications = [")
+        lines += [f"  {_toml(text)},  # {name(i)}" for i, text in enumerate(schedule.publications)]
+        lines.append("]")
+    elif schedule.publishers:
         lines.append(f"publishers = {_toml(schedule.publishers)}")
     else:
         lines.append("destinations = [")
@@ -106,6 +154,8 @@ def write_schedule(path: Path, schedule: Schedule, story: list[str]) -> None:
     lines.append("steps = [")
     lines += [f"  {_toml(step)},  # {told}" for step, told in zip(schedule.steps, story, strict=True)]
     lines.append("]")
+    if schedule.groups:
+        lines += ["", "[groups]", *(f"{_toml(key)} = {_toml(value)}" for key, value in schedule.groups.items())]
     if schedule.options:
         lines += ["", "[options]", *(f"{key} = {_toml(value)}" for key, value in schedule.options.items())]
     if schedule.violation is not None:

@@ -11,10 +11,19 @@ from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.explore.configurations import Configuration
+from ordercast.explore.faults import DETECTOR, Faults, Suspicion, check_faults
+from ordercast.explore.publications import Edges, Groups, nodes_of
+from ordercast.overlay.extended import Overlay
 from ordercast.overlay.graphs import Graph, build_graph
-from ordercast.scenario.model import Clique, Line, Overlay, Ring, Star
+from ordercast.scenario import model
 
-OVERLAYS: dict[str, Callable[..., Overlay]] = {"clique": Clique, "line": Line, "ring": Ring, "star": Star}
+OVERLAYS: dict[str, Callable[..., model.Overlay]] = {
+    "clique": model.Clique,
+    "line": model.Line,
+    "ring": model.Ring,
+    "star": model.Star,
+    "tree": model.Tree,
+}
 
 APPLICATION = -1
 """Stands for the application of a node where others stand for the peer that an input comes from."""
@@ -31,6 +40,8 @@ class Effects:
         self.completed: list[str] = []
         self.timers: list[tuple[Hashable, bool]] = []
         """Names that were armed (true) or cancelled, in order."""
+        self.delays: dict[Hashable, int] = {}
+        """For how many nanoseconds, where time matters."""
 
     def send(self, peer: NodeId, packet: Packet) -> None:
         self.sent.append((peer, packet))
@@ -38,9 +49,10 @@ class Effects:
     def deliver(self, message: Message) -> None:
         self.delivered.append(message)
 
-    def set_timer(self, name: Hashable, _delay_ns: int, *, background: bool = False) -> None:
+    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
         if not background:
             self.timers.append((name, True))
+            self.delays[name] = delay_ns
 
     def cancel_timer(self, name: Hashable) -> None:
         self.timers.append((name, False))
@@ -63,11 +75,11 @@ class Effects:
 
 
 class Arrival:
-    """Something that waits at a node: a packet of a peer, or a message that its application publishes."""
+    """Something that waits at a node: a packet of a peer, a message to be published, or a change of suspicions."""
 
     __slots__ = ("channel", "node", "peer", "what")
 
-    def __init__(self, node: int, peer: int, what: Packet | Message, channel: int) -> None:
+    def __init__(self, node: int, peer: int, what: Packet | Message | Suspicion, channel: int) -> None:
         self.node = node
         self.peer = peer
         self.what = what
@@ -79,14 +91,24 @@ class Setting:
     """Nodes n0.. and, for messages with explicit destinations, one client c1.. for each message m1.. ."""
 
     def __init__(
-        self, info: ProtocolInfo, options: Mapping[str, Any], nodes: int, clients: int, overlay: str = "clique"
+        self,
+        info: ProtocolInfo,
+        options: Mapping[str, Any],
+        nodes: int,
+        clients: int,
+        overlay: str = "clique",
+        *,
+        edges: Edges = (),
+        groups: Groups | None = None,
+        faults: Faults | None = None,
     ) -> None:
-        if overlay not in OVERLAYS:
-            raise UsageError(f"overlay: {unknown_name('overlay', overlay, OVERLAYS)}")
         self.info = info
         self.options = info.parse_options({**_watchful(info), **options})
-        self.graph: Graph = build_graph(OVERLAYS[overlay](nodes=nodes), 0)
-        self.servers = self.graph.nodes
+        base = _graph(overlay, nodes, edges)
+        self.servers = base.nodes
+        members = {Topic(name): tuple(self.servers[n] for n in ranks) for name, ranks in (groups or {}).items()}
+        self._overlay = Overlay(base, members or {_TOPIC: self.servers}, info, self.options)
+        self.graph: Graph = self._overlay.graph
         self.clients = tuple(NodeId(f"c{i + 1}") for i in range(clients))
         self.everyone = self.servers + self.clients
         self.genuine = info.genuine and bool(clients)
@@ -94,8 +116,18 @@ class Setting:
         self.rank = {node: i for i, node in enumerate(self.everyone)}
         self.neighbours = {node: (*others, *self.clients) for node, others in self.graph.neighbours.items()}
         self.neighbours |= dict.fromkeys(self.clients, self.servers)
+        self.linked = [tuple(self.rank[peer] for peer in self.graph.neighbours[node]) for node in self.servers]
+        """By node: the nodes that it can send to."""
+        self.faults = faults or Faults()
+        check_faults(self.faults, self.linked, [packet.__name__ for packet in info.packets])
+
+    def never_arrives(self, packet: Packet) -> bool:
+        """Whether the exploration does without packets like this one."""
+        return type(packet).__name__ in self.faults.without
 
     def machine(self, node: NodeId) -> Machine:
+        if not self.clients:
+            return self.info.build(self._overlay.place(node, 0), self.options)
         place = Place(node, self.neighbours[node], self.everyone, {_TOPIC: self.servers}, clients=self.clients)
         return self.info.build(place, self.options)
 
@@ -109,9 +141,10 @@ class Setting:
             ]
         numbers = dict.fromkeys(configuration.publishers, 0)
         messages = []
-        for node in configuration.publishers:
+        for i, node in enumerate(configuration.publishers):
             numbers[node] += 1
-            messages.append(Message(Origin(self.servers[node]), numbers[node], _TOPIC, b"", self.info.guarantee))
+            topic = Topic(configuration.groups[i]) if configuration.groups else _TOPIC
+            messages.append(Message(Origin(self.servers[node]), numbers[node], topic, b"", self.info.guarantee))
         return messages
 
     def start(self) -> tuple[list[Machine], list[frozenset[Hashable]], list[Arrival]]:
@@ -139,6 +172,14 @@ class Setting:
             arrivals += sent
         return arrivals
 
+    def toggles(self) -> list[Arrival]:
+        """Changes of suspicions that may happen at any time."""
+        return [
+            Arrival(toggle.node, DETECTOR - i, change, DETECTOR - i)
+            for i, toggle in enumerate(self.faults.toggles)
+            for change in toggle.inputs()
+        ]
+
     def submission(self, message: Message) -> tuple[Machine, list[Arrival]]:
         """The machine of the message's client once it has sent it, and what it sent."""
         client = NodeId(message.origin)
@@ -161,12 +202,28 @@ class Setting:
         """What reaches servers. Answers to clients end here: clients only wait."""
         rank = self.rank[sender]
         to_servers = [(self.rank[peer], packet) for peer, packet in effects.sent if peer in self.graph.neighbours]
-        return [Arrival(peer, rank, packet, rank) for peer, packet in to_servers]
+        return [Arrival(peer, rank, packet, rank) for peer, packet in to_servers if not self.never_arrives(packet)]
+
+
+def _graph(overlay: str, nodes: int, edges: Edges) -> Graph:
+    if edges and nodes_of(edges) != nodes:
+        raise UsageError(f"edges: they are about {nodes_of(edges)} nodes, not {nodes}")
+    if edges:
+        names = [NodeId(f"n{i}") for i in range(nodes)]
+        return Graph(names, [(names[a], names[b]) for a, b in edges])
+    if overlay not in OVERLAYS:
+        raise UsageError(f"overlay: {unknown_name('overlay', overlay, OVERLAYS)}")
+    return build_graph(OVERLAYS[overlay](nodes=nodes), 0)
+
+
+_WATCHFUL = {"check_invariants": True, "check": True, "delta": False}
+"""Options that an exploration is better off with: machines that watch themselves, and copies of a message that can be
+read in any order, because none says only what has changed since another."""
 
 
 def _watchful(info: ProtocolInfo) -> dict[str, Any]:
-    """Machines that can watch themselves do, unless the options say otherwise."""
-    return {"check_invariants": True} if "check_invariants" in info.options.__struct_fields__ else {}
+    """Unless the options say otherwise."""
+    return {name: value for name, value in _WATCHFUL.items() if name in info.options.__struct_fields__}
 
 
 def is_addressed(info: ProtocolInfo) -> bool:

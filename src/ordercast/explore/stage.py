@@ -16,6 +16,7 @@ from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.explore.acting import Cause, act, carried, told
 from ordercast.explore.configurations import Configuration
+from ordercast.explore.faults import Suspicion
 from ordercast.explore.properties import Violation, agreement, first_violation, name, safety_checks
 from ordercast.explore.schedule import Step
 from ordercast.explore.setting import APPLICATION, Arrival, Effects, Setting
@@ -32,7 +33,7 @@ class Stage:
         self.configuration = configuration
         self.machines: list[Machine]
         self.machines, self.timers, arrivals = setting.start()
-        self.waiting: dict[tuple[int, int], list[Packet | Message]] = {}
+        self.waiting: dict[tuple[int, int], list[Packet | Message | Suspicion]] = {}
         """By (node, peer): what is on its way, oldest first."""
         self.histories: list[tuple[int, ...]] = [()] * len(setting.servers)
         self.violation: Violation | None = None
@@ -97,6 +98,8 @@ class Stage:
         """Clients only wait here; what they are told makes no difference."""
 
     def _cause(self, step: Step) -> Cause:
+        if step.goes_wrong:
+            raise UsageError(f"{step}: only in schedules with publications to groups can that happen")
         node = self._rank(step.node, len(self.setting.servers))
         if step.timer:
             armed = {str(timer): timer for timer in self.timers[node]}
@@ -132,6 +135,7 @@ class Stage:
             return f"timer {cause.timer} of {node} runs out"
         if isinstance(cause.what, Message):
             return f"{node} publishes {self._ids[cause.what.id]}"
+        assert isinstance(cause.what, Packet)
         if cause.peer >= len(self.setting.servers):
             message = carried(cause.what)
             members = "" if message is None else f" {{{','.join(message.dst)}}}"

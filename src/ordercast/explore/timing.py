@@ -28,7 +28,7 @@ _OVERSHOOT = 1.5
 
 def scenario_of(schedule: Schedule, info: ProtocolInfo) -> model.Scenario | None:
     """A scenario that does what the schedule does, or None if constant latencies cannot."""
-    if schedule.publishers:
+    if not schedule.destinations:
         raise UsageError("only schedules of messages with explicit destinations can become scenarios")
     moments = _Moments(schedule, info)
     latencies = _relaxed(moments.inequalities())

@@ -100,10 +100,44 @@ def test_a_counterexample_is_written_as_a_scenario_on_request(tmp_path: Path) ->
     assert f"simulate: ordercast simulate {path}" in result.stderr
 
 
+SPIDER = [
+    *("--edges", "0-1,1-2,2-3,3-4,2-5", "--groups", "a:4,5;b:4", "--publish", "0>a, 5>b after m1", "--set", "f=2"),
+    *("--overtaking", "--toggle", "0:1,2", "--toggle", "5:2,3 stays", "--without", "Ack", "--losses", "1"),
+]
+
+
+def test_a_tree_is_told_edge_by_edge_and_its_counterexample_replays(tmp_path: Path) -> None:
+    path = tmp_path / "spider.schedule.toml"
+
+    found = run("locamu-published", *SPIDER, "-o", str(path))
+    again = run("--replay", str(path))
+
+    assert found.exit_code == again.exit_code == 1
+    assert "smallest configuration: m1@n0>a m2@n5>b" in found.stdout
+    assert "    1. n0 suspects n1 and n2; nothing comes of it yet" in found.stdout
+    assert again.stdout.splitlines()[-1] in found.stdout
+    assert "no scenario" in run("locamu-published", *SPIDER, "--scenario", str(tmp_path / "s.toml")).stderr
+
+
+def test_a_tree_protocol_is_explored_on_a_line_unless_told_otherwise() -> None:
+    result = run("locamu", "--overtaking", "--messages", "1", "--suspicions", "1", "--idle-at-once")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == "locamu: holds in this scope"
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         ([], "PROTOCOL"),
+        (["locamu", "--edges", "0-1-2"], "edges: '0-1-2'"),
+        (["locamu", "--edges", "0-2"], "edges: .* no edge leads to 1"),
+        (["locamu", "--groups", "a"], "groups: 'a'"),
+        (["locamu", "--groups", "a:1;a:2"], "groups: 'a' is there twice"),
+        (["locamu", "--publish", "0-a"], "publications: '0-a'"),
+        (["locamu", "--toggle", "01"], "toggles: '01'"),
+        (["locamu", "--overlay", "torus"], "overlay"),
+        (["skeen", "--suspicions", "1"], "come from clients"),
         (["skin"], "did you mean 'skeen'"),
         (["skeen", "--set", "rule=x"], "rule"),
         (["skeen", "--destinations", "0,9"], "destinations: '9'"),

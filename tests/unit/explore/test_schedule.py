@@ -44,7 +44,18 @@ def test_options_and_broadcasts_survive_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "step",
-    [Step("n2", "n0"), Step("n2", "c1"), Step("n2", "n0", position=3), Step("n1"), Step("n0", timer="('resend', 2)")],
+    [
+        Step("n2", "n0"),
+        Step("n2", "c1"),
+        Step("n2", "n0", position=3),
+        Step("n1"),
+        Step("n0", timer="('resend', 2)"),
+        Step("n2", "n0", lost=True),
+        Step("n2", "n0", position=3, lost=True),
+        Step("n0", about=("n1", "n2"), suspects=True),
+        Step("n0", about=("n1",)),
+        Step(""),
+    ],
 )
 def test_a_step_is_read_as_it_was_written(step: Step) -> None:
     assert parse_step(str(step)) == step
@@ -63,6 +74,10 @@ def test_a_step_is_read_as_it_was_written(step: Step) -> None:
         ('protocol = "skeen"\nnodes = 2\nsteps = []\ndestinations = [["n7"]]', "'n7'"),
         ('protocol = "skeen"\nnodes = 2\nsteps = []\ndestinations = [["n0"]]\nformat = 2', "format"),
         ('protocol = "skeen"\nnodes = 2\nsteps = []\ndestinations = [["n0"]]\ncolour = 2', "colour"),
+        ('protocol = "skeen"\nnodes = 2\nsteps = ["everyone settles"]\ndestinations = [["n0"]]', "only in schedules"),
+        ('protocol = "locamu"\nnodes = 3\nsteps = []\npublications = ["n0>a"]\ngroups = {b = ["n1"]}', "group 'a'"),
+        ('protocol = "locamu"\nnodes = 3\nsteps = []\npublications = ["n0>a"]\ngroups = {a = ["n7"]}', "'n7'"),
+        ('protocol = "locamu"\nnodes = 3\nsteps = []\npublications = ["n0>a"]\ngroups = {a = ["n1"]}', "a tree"),
     ],
 )
 def test_a_bad_file_is_named_with_what_is_wrong_in_it(tmp_path: Path, text: str, problem: str) -> None:
@@ -72,6 +87,29 @@ def test_a_bad_file_is_named_with_what_is_wrong_in_it(tmp_path: Path, text: str,
     with pytest.raises(UsageError, match=problem) as error:
         replay(path)
     assert str(path) in str(error.value)
+
+
+def test_faults_survive_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "f.schedule.toml"
+    schedule = Schedule(
+        protocol="locamu",
+        nodes=3,
+        edges=["n0-n1", "n1-n2"],
+        groups={"a": ["n1", "n2"], "b": ["n2"]},
+        publications=["n0>a", "n1>b after m1"],
+        without=["Ack"],
+        steps=["n0 suspects n1", "n0 publishes", "n0 -> n2", "n0 trusts n1", "n0 -> n1 is lost", "everyone settles"],
+    )
+
+    write_schedule(path, schedule, ["."] * 6)
+    done = replay(path)
+
+    assert read_schedule(path) == schedule
+    assert done.violation is None
+    assert done.orders == ["n0:", "n1: m1", "n2: m1 m2"]
+    assert done.story[0] == "n0 suspects n1; nothing comes of it yet"
+    assert done.story[4] == "n0 -> n1: Data(m1) is lost"
+    assert done.story[5] == "nothing goes wrong any more, and time passes: n1 delivers m1, n2 delivers m2"
 
 
 def test_a_schedule_that_stops_half_way_proves_nothing() -> None:
