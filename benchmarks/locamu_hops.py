@@ -12,18 +12,14 @@ import argparse
 import time
 from typing import Any
 
-import pytest
-
-from ordercast.core.messages import Packet
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu_packets import Data
 from ordercast.scenario.load import parse_scenario
-from ordercast.sim.network import Channel
 from ordercast.sim.run import live
 from ordercast.sim.world import World
 
 MESSAGES = 100
 LATENCY_MS = 1.0
+NO_LIMIT_MBPS = 1e6
 
 
 def build(protocol: str, arguments: argparse.Namespace, options: dict[str, Any]) -> World:
@@ -41,6 +37,8 @@ def build(protocol: str, arguments: argparse.Namespace, options: dict[str, Any])
         ],
         "trace": {"record": "app"},
     }
+    if arguments.sizes:
+        raw["node"] = {"bandwidth_mbps": NO_LIMIT_MBPS}  # Bytes are counted where there is a limit.
     if arguments.groups > 1:
         raw["groups"] = {"kind": "subtrees"}
     return World(parse_scenario(raw), lookup(protocol), arguments.seed, None)
@@ -80,23 +78,12 @@ def times(arguments: argparse.Namespace) -> None:
 
 
 def sizes(arguments: argparse.Namespace) -> None:
-    codec = lookup("locamu").codec()
-    copies = header = control = 0
-    transmit = Channel.transmit
-
-    def weigh(channel: Channel, packet: Packet, size: int = 0) -> None:
-        nonlocal copies, header, control
-        if isinstance(packet, Data):
-            copies += 1
-            header += codec.size(packet) - len(packet.message.payload)
-        else:
-            control += codec.size(packet)
-        transmit(channel, packet, size)
-
     world = build("locamu", arguments, {"f": arguments.f, "tally": True})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Channel, "transmit", weigh)
-        live(world)
+    live(world)
+    traffic = [host.traffic for host in world.hosts.values()]
+    copies, header, control = (
+        sum(getattr(part, name) for part in traffic) for name in ("copies", "header_bytes", "control_bytes")
+    )
     tallies = [host.machine.tally for host in world.hosts.values()]  # type: ignore[attr-defined]
     first = sum(tally.copies for tally in tallies)
     names, past = (sum(getattr(tally, part) for tally in tallies) / first for part in ("vector_bytes", "past_bytes"))

@@ -39,7 +39,15 @@ OUT, COMING, IN, GOING = range(4)
 class Groups(Locamu):
     """One node, with its part in the changes of groups."""
 
-    durable: ClassVar[tuple[str, ...]] = (*Locamu.durable, "tables", "owner", "notices", "requests", "standing")
+    durable: ClassVar[tuple[str, ...]] = (
+        *Locamu.durable,
+        "tables",
+        "owner",
+        "notices",
+        "requests",
+        "standing",
+        "outdated",
+    )
 
     def __init__(self, place: Place, options: Options) -> None:
         super().__init__(place, options)

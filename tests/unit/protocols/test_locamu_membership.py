@@ -519,3 +519,17 @@ def test_a_shrunken_run_asks_for_the_same_subscriptions() -> None:
     )
     deeds = deeds_of(scenario, lookup("locamu"), 0)
     assert [(deed.step.do, deed.step.at_ms) for deed in deeds] == [("subscribe", 5), ("publish", 50)]
+
+
+def test_a_node_that_recovers_still_has_old_lists_to_forget() -> None:
+    """E5: which lists are out of date survives a crash, and so does that some are."""
+    tree = ChangingTree(LINE, {"g": "1"})
+    tree.subscribe("4", "g")
+    tree.settle()
+    machine = tree.machine("2")
+    machine.tables.lists[Topic("g")][0] = frozenset()
+    machine.outdated = True
+    tree.crash("2")
+    tree.recover("2")
+    tree.settle()
+    tree.assert_forgotten()
