@@ -1,0 +1,273 @@
+"""What the results say about figure 5.1: LoCaMu pipelines, Delta-Neighbourhood waits (K1 to K6, K12)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pyarrow as pa
+
+from ordercast.experiments.curves import Curve, fit_line
+from ordercast.experiments.locamu import reference
+from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, guarantees_hold
+from ordercast.experiments.locamu.results import (
+    Figure,
+    Results,
+    Verdict,
+    all_of,
+    crossing,
+    falls,
+    flat,
+    listed,
+    means,
+    ratio,
+    ratios,
+    rises,
+    shown,
+    within,
+)
+from ordercast.experiments.locamu.runs import CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, SENDER, WIRE
+from ordercast.experiments.locamu.sources import OURS
+from ordercast.experiments.study import Claim
+
+ONE, ALL = "individual_per_s", "aggregated_per_s"
+_NEAR, _ROUGH = 0.05, 0.1
+_LINEAR_R2 = 0.99
+_SIZES = (127.0, 1_023.0)
+_DELTA_BY_DEGREE = {3: 62.5, 4: 83.3, 5: 100.0, 6: 125.0, 9: 166.7}
+"""One message in twice the depth of a tree of 511 nodes, in milliseconds."""
+
+
+def single_claims(table: pa.Table) -> list[Claim]:
+    """All claims of the study."""
+    results = Results(table)
+    return [
+        _size(results),
+        _publishers(results),
+        _bandwidth(results),
+        _payload(results),
+        _faults(results),
+        _degree(results),
+        _latency(results),
+        _root(results),
+        *_references(results),
+        _fixed_window(results),
+        _own_encoding(results),
+        acknowledgements_are_small(results),
+        guarantees_hold(results),
+    ]
+
+
+def _size(results: Results) -> Claim:
+    mine, theirs = (results.curve("a", ONE, protocol, along="nodes") for protocol in (LOCAMU, DELTA))
+    small, large = (means(mine).get(nodes) for nodes in _SIZES)
+    expected = {point.x: 1e3 / (2 * math.floor(math.log2(point.x))) for point in theirs}
+    return claim(
+        "K1",
+        "Delta-Neighbourhood falls with the size of the system, LoCaMu does not: LoCaMu with 1,023 nodes within 5 % of "
+        "127, Delta-Neighbourhood one message in twice the depth of the tree, in milliseconds (within 5 %).",
+        f"messages/s of a single publisher by nodes: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs)}",
+        all_of(
+            [_near(small, large, _NEAR), *(within(point.mean, expected[point.x], _NEAR) for point in theirs)]
+            if theirs else [None]
+        ),
+    )  # fmt: skip
+
+
+def _near(one: Figure, other: Figure, share: float) -> Verdict:
+    return None if one is None or other is None else within(other, one, share)
+
+
+def _publishers(results: Results) -> Claim:
+    mine, theirs = (results.curve("b", ALL, protocol, along="publishers") for protocol in (LOCAMU, DELTA))
+    line = fit_line(theirs)
+    ends: Verdict = None
+    if mine and theirs and mine[-1].x == theirs[-1].x:
+        ends = theirs[-1].mean > mine[-1].mean
+    passes = crossing(theirs, mine)
+    return claim(
+        "K2",
+        "With more publishers LoCaMu is flat from the first on (within 10 %), Delta-Neighbourhood grows linearly (R² "
+        "above 0.99) and ends above.",
+        f"deliveries/s by publishers: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs)}, "
+        f"R² {shown(line.r2 if line else None, 5)}; passes at {shown(passes)} publishers",
+        all_of([flat(mine, _ROUGH), line.r2 > _LINEAR_R2 if line else None, ends]),
+    )
+
+
+def _bandwidth(results: Results) -> Claim:
+    mine, theirs = (results.curve("c", ONE, protocol, along="mbps") for protocol in (LOCAMU, DELTA))
+    base = means(mine).get(100.0)
+    proportional = [within(point.mean, base * point.x / 100, _NEAR) for point in mine] if base else [None]
+    return claim(
+        "K3",
+        "LoCaMu is proportional to the bandwidth (within 5 %), Delta-Neighbourhood does not depend on it (within 10 % "
+        "from 50 Mb/s up).",
+        f"messages/s by Mb/s: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs, 1)}",
+        all_of([*proportional, flat([point for point in theirs if point.x >= 50], _ROUGH)]),
+    )
+
+
+def _payload(results: Results) -> Claim:
+    mine, theirs = (results.curve("d", ONE, protocol, along="payload") for protocol in (LOCAMU, DELTA))
+    factors = ratios(mine, theirs)
+    return claim(
+        "K4",
+        "With larger payloads both behave alike: the ratio of LoCaMu to Delta-Neighbourhood falls with every step (to "
+        "a constant near the depth of the tree, not to 1: a pipeline against store and forward).",
+        f"messages/s by payload: LoCaMu {listed(mine, 1)}; Delta-Neighbourhood {listed(theirs, 2)}; ratio "
+        + ", ".join(f"{x:g}: {factor:.1f}" for x, factor in factors.items()),
+        falls(list(factors.values())),
+    )
+
+
+def _faults(results: Results) -> Claim:
+    theirs = results.curve("e", ONE, DELTA, along="f")
+    verdicts: list[Verdict] = [flat(theirs, _NEAR)]
+    texts = []
+    for profile in (PUBLISHED, CORRECTED):
+        rates = by_f(results, ONE, profile)
+        steps = [b.mean / a.mean for a, b in pairwise(rates) if b.x <= 3]
+        verdicts += [step <= 0.5 for step in steps] or [None]
+        texts.append(f"LoCaMu, {profile} radii: {listed(rates)}")
+    return claim(
+        "K5",
+        "LoCaMu at least halves with each step of f, up to 3; Delta-Neighbourhood changes by less than 5 %.",
+        f"messages/s by f: {'; '.join(texts)}; Delta-Neighbourhood {listed(theirs, 1)}",
+        all_of(verdicts),
+    )
+
+
+def by_f(results: Results, column: str, profile: str) -> Curve:
+    """LoCaMu along f. With f = 1 both profiles are the same and were run once."""
+    points = results.curve("e", column, LOCAMU, along="f", profile=profile)
+    if profile == PUBLISHED:
+        points = [*results.curve("e", column, LOCAMU, along="f", profile=CORRECTED, f=1), *points]
+    return points
+
+
+def _degree(results: Results) -> Claim:
+    mine, theirs = (results.curve("f", ONE, protocol, along="degree") for protocol in (LOCAMU, DELTA))
+    expected = [within(point.mean, _DELTA_BY_DEGREE[int(point.x)], _NEAR) for point in theirs]
+    return claim(
+        "K6",
+        "With more neighbours a node LoCaMu falls and Delta-Neighbourhood rises (62, 83, 100, 125, 167 messages/s for "
+        "3, 4, 5, 6, 9, within 5 %).",
+        f"messages/s by neighbours: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs, 1)}",
+        all_of(
+            [falls([p.mean for p in mine]), rises([p.mean for p in theirs]), *(expected or [None])]
+        ),
+    )  # fmt: skip
+
+
+def _latency(results: Results) -> Claim:
+    mine, theirs = (results.curve("latency", ALL, protocol, along="latency_ms") for protocol in (LOCAMU, DELTA))
+    slower = ratio(theirs[-1].mean, theirs[0].mean) if len(theirs) > 1 else None
+    return claim(
+        "K12",
+        "Latency affects only Delta-Neighbourhood: with all nodes publishing and 10 ms instead of 1 ms a link LoCaMu "
+        "changes by less than 5 %.",
+        f"deliveries/s by latency in ms: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs)}",
+        all_of([flat(mine, _NEAR), None if slower is None else slower < 1 - _NEAR]),
+    )
+
+
+def _root(results: Results) -> Claim:
+    rows = [row for row in results.of("b") if row["protocol"] == LOCAMU and row["sizes"] == MODEL]
+    rows.sort(key=lambda row: (int(row["publishers"] or 0), int(row["seed"] or 0)))
+    texts = [
+        f"{row['publishers']} publishers: root {float(row['root_share'] or 0):.0%}, a child of it "
+        f"{float(row['child_share'] or 0):.0%}, a leaf {float(row['last_share'] or 0):.0%}, most at depth "
+        f"{row['busiest_depth']} with {float(row['busiest_share'] or 0):.0%}"
+        for row in rows
+    ]
+    return claim(
+        "root",
+        "The root limits the aggregate throughput. (Not expected: in a binary tree it has two neighbours and passes "
+        "one copy of a message on, every other inner node has three and passes on two.)",
+        f"bytes offered, of what a node can carry: {'; '.join(texts) or 'not measured'}",
+        all(row["busiest_depth"] == 0 for row in rows) if rows else None,
+    )
+
+
+def _references(results: Results) -> Iterable[Claim]:
+    yield _capacities(results)
+    yield _busiest(results)
+
+
+def _capacities(results: Results) -> Claim:
+    mine = results.value("a", ONE, LOCAMU, nodes=511)
+    sender = results.value("sender", ONE, LOCAMU, charge=SENDER)
+    delta = ratio(means(results.curve("b", ALL, DELTA, along="publishers")).get(511.0), 511)
+    anywhere = ratio(means(results.curve("b", ALL, DELTA, along="publishers")).get(1.0), 511)
+    low, high = reference.DELTA_RANDOM_PER_S
+    passes = crossing(
+        results.curve("b", ALL, DELTA, along="publishers"), results.curve("b", ALL, LOCAMU, along="publishers")
+    )
+    tolerance = reference.TOLERANCE
+    return claim(
+        "capacities",
+        "511 nodes, 100 Mb/s: LoCaMu 11.7 k messages/s where both ends pay, 17.5 k where the sender does; "
+        "Delta-Neighbourhood 17.2 k with all nodes publishing, 33 to 40 with one anywhere, passing LoCaMu near 345 "
+        "publishers (within 10 %).",
+        f"LoCaMu {shown(mine)} and {shown(sender)}; Delta-Neighbourhood {shown(delta)}, one publisher "
+        f"{shown(anywhere, 1)}, passes at {shown(passes)} publishers",
+        all_of(
+            [
+                within(mine, reference.CAPACITY_PER_S, tolerance),
+                within(sender, reference.CAPACITY_SENDER_PER_S, tolerance),
+                within(delta, reference.DELTA_ALL_PER_S, tolerance),
+                None if anywhere is None else low * (1 - tolerance) <= anywhere <= high * (1 + tolerance),
+                within(passes, reference.DELTA_PASSES, tolerance),
+            ]
+        ),
+        source=PROTOTYPE,
+    )
+
+
+def _busiest(results: Results) -> Claim:
+    column = "busiest_sent_bytes_per_message"
+    texts, verdicts = [], []
+    for (f, profile), expected in reference.BUSIEST_BY_F.items():
+        found = means(by_f(results, column, profile)).get(float(f))
+        texts.append(f"f = {f}, {profile}: {shown(found)} ({expected:,.0f})")
+        verdicts.append(within(found, expected, reference.TOLERANCE))
+    for degree, expected in reference.BUSIEST_BY_DEGREE.items():
+        found = means(results.curve("f", column, LOCAMU, along="degree")).get(float(degree))
+        texts.append(f"{degree} neighbours: {shown(found)} ({expected:,.0f})")
+        verdicts.append(within(found, expected, reference.TOLERANCE))
+    return claim(
+        "busiest-node",
+        "What the busiest node sends for a message, payloads included, is what the prototype found (within 10 %).",
+        f"bytes, the prototype's in brackets: {'; '.join(texts)}",
+        all_of(verdicts),
+        source=PROTOTYPE,
+    )
+
+
+def _fixed_window(results: Results) -> Claim:
+    fixed = results.value("window", ONE, LOCAMU)
+    wide = means(results.curve("c", ONE, LOCAMU, along="mbps")).get(1_000.0)
+    packets = results.value("c", "window", LOCAMU, mbps=1_000.0)
+    return claim(
+        "window-follows-bandwidth",
+        "A publisher with 64 packets a link on their way cannot fill 1,000 Mb/s links with a latency of 1 ms: its "
+        "window has to grow with the bandwidth, as it does in the figure.",
+        f"messages/s at 1,000 Mb/s: {shown(fixed)} with 64 packets, {shown(wide)} with {shown(packets)}",
+        None if fixed is None or wide is None else fixed < 0.9 * wide,
+        source=OURS,
+    )
+
+
+def _own_encoding(results: Results) -> Claim:
+    model, wire = (results.curve("a", ONE, LOCAMU, along="nodes", sizes=sizes) for sizes in (MODEL, WIRE))
+    factors = ratios(wire, model)
+    return claim(
+        "own-encoding-is-faster",
+        "With the bytes that LoCaMu's packets really have, a publisher gets at least twice as far as with the source's "
+        "count (511 nodes).",
+        "times as many messages/s, by nodes: " + ", ".join(f"{x:g}: {factor:.2f}" for x, factor in factors.items()),
+        None if 511.0 not in factors else factors[511.0] >= 2,
+        source=OURS,
+    )

@@ -1,0 +1,264 @@
+"""The configurations of the studies, at both scales.
+
+The quick scale has fewer points, smaller trees where size is not what is looked at, one seed, shorter windows, and
+every run judged. The paper scale has the source's 511 nodes and three seeds; its runs end with their windows, so that
+nobody judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ordercast.experiments.locamu.runs import (
+    ANY,
+    BARRIERS,
+    CBCAST,
+    CORRECTED,
+    DELTA,
+    LOCAMU,
+    MODEL,
+    ONE,
+    PUBLISHED,
+    ROOT,
+    SENDER,
+    SUBTREES,
+    WINDOW,
+    WIRE,
+    configuration,
+)
+from ordercast.experiments.study import Row, Value
+
+PER_PUBLISHER = 100.0
+"""Messages per second of each publisher, where causal protocols are compared."""
+CAUSAL = (LOCAMU, CBCAST, BARRIERS)
+PAYLOADS = (32, 128, 512, 2_048, 8_192, 32_768, 131_072)
+BANDWIDTHS = (10.0, 50.0, 100.0, 500.0, 1_000.0)
+_ROUND_S = 0.016
+"""How long a message takes to all nodes of a tree of 511, on links of 1 ms that are not busy."""
+_FEWEST = 64
+_MOST_MESSAGES = 200
+UNLIMITED_MBPS = 1e6
+"""Enough for everything."""
+_NEVER_REACHED = 64
+
+
+class Effort(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a scale measures."""
+
+    sizes: Sequence[int]
+    wire_every: int
+    """Curves with our own encoding have only every so many points."""
+    fewest: int
+    """Nodes where latency is looked at: they all publish, and ten times as much is on its way."""
+    few: int
+    """Nodes where bandwidth and payload are looked at."""
+    nodes: int
+    """Where causal protocols are compared."""
+    publishers: Sequence[int]
+    """Of 511 nodes that publish as fast as they can."""
+    saturating: Sequence[int]
+    """Those of them for LoCaMu."""
+    paced: Sequence[int]
+    """Of `nodes` that publish at their rate."""
+    faults: Sequence[int]
+    degrees: Sequence[int]
+    references: dict[str, Sequence[int]]
+    """Publishers per protocol, in 511 nodes without limits of bandwidth."""
+    windows: dict[str, int]
+    """Packets on their way on a link of a single publisher at 100 Mb/s, by whose sizes are charged."""
+    warm: int
+    hops: int
+    """Transmissions in a window, roughly."""
+    seeds: int
+    judged: bool
+
+
+QUICK = Effort(
+    sizes=(15, 31, 63, 127, 255, 511, 1_023),
+    wire_every=2,
+    fewest=31,
+    few=63,
+    nodes=127,
+    publishers=(1, 50, 200, 511),
+    saturating=(1, 50, 511),
+    paced=(1, 10, 25, 50, 127),
+    faults=(1, 2, 3),
+    degrees=(3, 4, 5, 6, 9),
+    references={LOCAMU: (1, 20), CBCAST: (1, 5, 20, 50, 100), BARRIERS: (1, 5)},
+    windows={MODEL: 24, WIRE: 96},
+    warm=10,
+    hops=8_000,
+    seeds=1,
+    judged=True,
+)
+PAPER = Effort(
+    sizes=(15, 31, 63, 127, 255, 511, 1_023),
+    wire_every=1,
+    fewest=255,
+    few=511,
+    nodes=511,
+    publishers=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
+    saturating=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
+    paced=(1, 10, 25, 50, 75, 100, 150, 200, 300, 400, 511),
+    faults=(1, 2, 3, 4),
+    degrees=(3, 4, 5, 6, 9),
+    references={
+        LOCAMU: (1, 5, 20, 50, 100, 200, 511), CBCAST: (1, 5, 20, 50, 100, 200, 511), BARRIERS: (1, 5, 20),
+    },
+    windows={MODEL: WINDOW, WIRE: 2 * WINDOW},
+    warm=20,
+    hops=60_000,
+    seeds=3,
+    judged=False,
+)  # fmt: skip
+
+
+class Plan:
+    """Configurations, each once: those that belong to several figures say so."""
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self._figures: dict[tuple[tuple[str, Value], ...], set[str]] = {}
+
+    def add(
+        self, figure: str, protocol: str, *, nodes: int, share: float = 1.0, warm: int = 0, least: int = 20,
+        mbps: float = 100.0, sizes: str = MODEL, **changes: Any,
+    ) -> None:  # fmt: skip
+        """One point of a figure with every seed; `share` of the usual messages, where copies are expensive."""
+        effort = self._effort
+        messages = max(min(round(effort.hops * share / nodes), _MOST_MESSAGES), least)
+        changes.setdefault("window", max(effort.windows[sizes], round(effort.windows[sizes] * mbps / 100)))
+        for seed in range(effort.seeds):
+            row = configuration(
+                protocol, nodes=nodes, warm=max(warm, effort.warm), messages=messages, judged=effort.judged,
+                seed=seed, mbps=mbps, sizes=sizes, **changes,
+            )  # fmt: skip
+            del row["figures"]
+            self._figures.setdefault(tuple(row.items()), set()).add(figure)
+
+    def rows(self) -> list[Row]:
+        return [{"figures": " ".join(sorted(figures)), **dict(key)} for key, figures in self._figures.items()]
+
+
+def single_publisher(effort: Effort) -> list[Row]:
+    """Figure 5.1: one group of all nodes, publishers that send as fast as they can."""
+    plan = Plan(effort)
+    for protocol, sizes in ((LOCAMU, MODEL), (LOCAMU, WIRE), (DELTA, MODEL)):
+        every = effort.wire_every if sizes == WIRE else 1
+        for nodes in effort.sizes[::every]:
+            plan.add("a", protocol, nodes=nodes, placement=ROOT, sizes=sizes)
+        for mbps in BANDWIDTHS[::every]:
+            plan.add("c", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, mbps=mbps)
+        for payload in PAYLOADS[::every]:
+            plan.add("d", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, payload=payload)
+        _saturated(plan, effort, protocol, sizes)
+    _redundancy(plan, effort)
+    plan.add("sender", LOCAMU, nodes=511, placement=ROOT, charge=SENDER)
+    plan.add("window", LOCAMU, nodes=effort.few, placement=ROOT, mbps=BANDWIDTHS[-1], window=WINDOW)
+    for latency_ms in (1.0, 10.0):
+        for protocol in (LOCAMU, DELTA):
+            _many(plan, "latency", protocol, effort.fewest, effort.fewest, latency_ms=latency_ms)
+    return plan.rows()
+
+
+def _saturated(plan: Plan, effort: Effort, protocol: str, sizes: str) -> None:
+    counts = effort.publishers if protocol == DELTA else effort.saturating if sizes == MODEL else effort.publishers[:1]
+    for publishers in counts:
+        _many(plan, "b", protocol, effort.publishers[-1], publishers, sizes=sizes)
+
+
+def _many(plan: Plan, figure: str, protocol: str, nodes: int, publishers: int, **changes: Any) -> None:
+    """Publishers that send as fast as they can: one by the windows of its links, several by what is on its way.
+
+    Delta-Neighbourhood holds itself back.
+    """
+    if protocol == DELTA:
+        # A round of everybody before, two within the window: all begin together, and rounds differ.
+        plan.add(figure, protocol, nodes=nodes, publishers=publishers, warm=publishers, least=2 * publishers, **changes)
+        return
+    if publishers == 1:
+        plan.add(figure, protocol, nodes=nodes, **changes)
+        return
+    latency_ms = changes.get("latency_ms", 1.0)
+    capacity = capacity_per_s(protocol, publishers, 100.0, changes.get("sizes", MODEL))
+    each = on_their_way(publishers, capacity * latency_ms)
+    # What all begin with together takes its time to spread out.
+    half = each * publishers // 2
+    plan.add(figure, protocol, nodes=nodes, publishers=publishers, outstanding=each, warm=half, least=half, **changes)
+
+
+def capacity_per_s(protocol: str, publishers: int, mbps: float, sizes: str) -> float:
+    """Messages through a node with three neighbours, roughly; only to know how much is more than enough."""
+    header = {
+        (LOCAMU, MODEL): 300, (LOCAMU, WIRE): 40, (CBCAST, MODEL): 12 + 3.6 * publishers,
+        (CBCAST, WIRE): 30 + 0.9 * publishers,
+    }.get((protocol, sizes), 8_000)  # fmt: skip
+    return mbps * 1e6 / (8 * 3 * (32 + header))
+
+
+def on_their_way(publishers: int, capacity: float) -> int:
+    """How many messages of one publisher may be on their way: together twice what the tree holds, to keep it busy.
+
+    Windows of links alone would not do: they hold back nobody whose neighbour passes on what the next one cannot take.
+    """
+    return max(1, -(-max(_FEWEST, round(2 * _ROUND_S * capacity)) // publishers))
+
+
+def _redundancy(plan: Plan, effort: Effort) -> None:
+    """Figures 5.1e and f: headers grow fast with f and degree, so a window has fewer messages."""
+    for f in effort.faults:
+        for profile in (CORRECTED, PUBLISHED) if f > 1 else (CORRECTED,):
+            plan.add("e", LOCAMU, nodes=511, placement=ROOT, f=f, profile=profile, share=4.0 ** (1 - f))
+        plan.add("e", DELTA, nodes=511, placement=ROOT, f=f)
+    for degree in effort.degrees:
+        for protocol in (LOCAMU, DELTA):
+            plan.add("f", protocol, nodes=511, placement=ROOT, degree=degree, share=3.0 / degree)
+
+
+def causal(effort: Effort, groups: str) -> list[Row]:
+    """Figures 5.2 and 5.3: causal protocols compared, every publisher limited to its rate."""
+    plan = Plan(effort)
+    for mbps, figure in ((100.0, "ab"), (10.0, "cd")):
+        for protocol, sizes in _compared():
+            for publishers in effort.paced:
+                _paced(plan, figure, protocol, effort.nodes, publishers, groups=groups, mbps=mbps, sizes=sizes)
+        if groups == SUBTREES:
+            everyone = effort.paced[-1]
+            each = on_their_way(everyone, capacity_per_s(LOCAMU, everyone, mbps, MODEL))
+            # A leaf gets so little of it that everybody's first messages are warm-up enough.
+            plan.add("any", LOCAMU, nodes=effort.nodes, publishers=everyone, rate_per_s=PER_PUBLISHER, groups=groups,
+                     mbps=mbps, topics=ANY, outstanding=each)  # fmt: skip
+    for protocol in (LOCAMU, CBCAST):
+        _paced(plan, "end", protocol, 511, 511, groups=groups, mbps=10.0)
+    if groups == SUBTREES:
+        for protocol in CAUSAL:
+            for publishers in effort.paced[1::3]:
+                _paced(plan, "one", protocol, effort.nodes, publishers, groups=ONE, mbps=100.0)
+    for protocol, counts in effort.references.items():
+        for publishers in counts:
+            # Everybody has published twice before, and once within the window.
+            plan.add("reference", protocol, nodes=511, publishers=publishers, rate_per_s=PER_PUBLISHER, groups=groups,
+                     mbps=UNLIMITED_MBPS, outstanding=_NEVER_REACHED, warm=2 * publishers,
+                     least=publishers)  # fmt: skip
+    return plan.rows()
+
+
+def _paced(
+    plan: Plan, figure: str, protocol: str, nodes: int, publishers: int, *, mbps: float, **changes: Any
+) -> None:  # fmt: skip
+    """Publishers at their rate, held back where that is more than fits."""
+    capacity = capacity_per_s(protocol, publishers, mbps, changes.get("sizes", MODEL))
+    each = on_their_way(publishers, capacity)
+    crowded = publishers * PER_PUBLISHER > 0.8 * capacity
+    warm = each * publishers // 2 if crowded else 0
+    if protocol == CBCAST:
+        warm = max(warm, 2 * publishers)  # Its clocks are complete only when everybody has published.
+    plan.add(figure, protocol, nodes=nodes, publishers=publishers, rate_per_s=PER_PUBLISHER, mbps=mbps,
+             outstanding=each, warm=warm, **changes)  # fmt: skip
+
+
+def _compared() -> Iterable[tuple[str, str]]:
+    return [*((protocol, MODEL) for protocol in CAUSAL), (LOCAMU, WIRE), (CBCAST, WIRE)]

@@ -1,0 +1,117 @@
+"""What thousands of nodes say about locality: headers, memory and time against the size of the system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import pyarrow as pa
+
+from ordercast.experiments.curves import Curve, Point, curve
+from ordercast.experiments.locamu.sources import OURS, SHORT
+from ordercast.experiments.locamu_scale.guarantees import guarantees_hold
+from ordercast.experiments.locamu_scale.large import MESSAGES, ONE, PUBLISHERS, SUBTREES
+from ordercast.experiments.locamu_scale.text import all_of
+from ordercast.experiments.study import Claim, Row
+
+FROM_NODES = 511
+"""From here on every neighbourhood of f = 1 is whole somewhere in the tree."""
+_FLAT_HEADER = 0.05
+_FLAT_MEMORY = 0.10
+_TIME_FACTOR = 2.0
+_MICRO = 1e6
+GROUPS = {ONE: "one group", SUBTREES: "a group below each interior node"}
+
+
+def claims(results: pa.Table) -> list[Claim]:
+    rows: list[Row] = results.to_pylist()
+    return [
+        guarantees_hold(rows),
+        _everything_arrives(rows),
+        _flat_header(rows, "model_mean", "by the source's count", "header-flat"),
+        _flat_header(rows, "wire_mean", "on the wire", "wire-header-flat"),
+        _flat_memory(rows),
+        _time(rows),
+    ]
+
+
+def by_size(rows: Sequence[Row], column: str, *, groups: str = ONE, protocol: str = "locamu") -> Curve:
+    return curve(rows, column, along="nodes", groups=groups, protocol=protocol)
+
+
+def micros_per_hop(rows: Sequence[Row], *, groups: str = ONE, protocol: str = "locamu") -> Curve:
+    """Processor time of the whole run over the copies of messages in it: acknowledgements are part of the price."""
+    time, copies = (by_size(rows, name, groups=groups, protocol=protocol) for name in ("run_cpu_s", "copies"))
+    return [Point(t.x, t.mean / c.mean * _MICRO, 0.0) for t, c in zip(time, copies, strict=True)]
+
+
+def _told(points: Curve, digits: int) -> str:
+    return ", ".join(f"{point.x:,g}: {point.mean:,.{digits}f}" for point in points) or "nothing measured"
+
+
+def _spread(points: Curve) -> float | None:
+    """How much the largest of the values from `FROM_NODES` on exceeds the smallest."""
+    means = [point.mean for point in points if point.x >= FROM_NODES]
+    return max(means) / min(means) - 1 if len(means) > 1 else None
+
+
+def _everything_arrives(rows: Sequence[Row]) -> Claim:
+    runs = [row for row in rows if row["protocol"] == "locamu" and row["groups"] == ONE]
+    told = ", ".join(f"{row['nodes']:,}: {row['delivered']:,}" for row in sorted(runs, key=lambda r: r["nodes"]))  # type: ignore[arg-type,return-value]
+    return Claim(
+        id="everything-arrives",
+        source=OURS,
+        statement=f"Every node delivers every one of {MESSAGES} messages of {PUBLISHERS} publishers, and all runs come "
+        "to rest.",
+        measured=f"deliveries by nodes: {told}" if told else "nothing measured",
+        holds=all_of(
+            row["rested"] is True
+            and (row["groups"] != ONE or row["delivered"] == cast("int", row["nodes"]) * cast("int", row["published"]))
+            for row in rows
+        ),
+    )
+
+
+def _flat_header(rows: Sequence[Row], column: str, how: str, id_: str) -> Claim:
+    curves = {groups: by_size(rows, column, groups=groups) for groups in (ONE, SUBTREES)}
+    spreads = [_spread(points) for points in curves.values()]
+    most = by_size(rows, column.replace("mean", "most"))
+    told = "; ".join(f"{GROUPS[groups]} {_told(points, 1)}" for groups, points in curves.items())
+    return Claim(
+        id=id_,
+        source=SHORT,
+        statement=f"LoCaMu's mean header {how} does not depend on the size of the system: within {_FLAT_HEADER:.0%} "
+        f"from {FROM_NODES} nodes up.",
+        measured=f"bytes by nodes: {told}; largest, one group: {_told(most, 0)}",
+        holds=all_of(None if spread is None else spread <= _FLAT_HEADER for spread in spreads),
+    )
+
+
+def _flat_memory(rows: Sequence[Row]) -> Claim:
+    own, resident = by_size(rows, "own_bytes_per_node"), by_size(rows, "resident_bytes_per_node")
+    spread = _spread(own)
+    return Claim(
+        id="memory-flat",
+        source=SHORT,
+        statement="What a LoCaMu node keeps does not depend on the size of the system: the mean memory of a machine is "
+        f"within {_FLAT_MEMORY:.0%} from {FROM_NODES} nodes up (one group).",
+        measured=f"bytes of a machine by nodes: {_told(own, 0)}; of the process, per node, after the run: "
+        f"{_told(resident, 0)}",
+        holds=None if spread is None else spread <= _FLAT_MEMORY,
+    )
+
+
+def _time(rows: Sequence[Row]) -> Claim:
+    locamu, flood = micros_per_hop(rows), micros_per_hop(rows, protocol="flood")
+    by_nodes = {point.x: point.mean for point in locamu}
+    base, last = by_nodes.get(FROM_NODES), locamu[-1] if locamu else None
+    rates = ", ".join(f"{point.x:,g}: {_MICRO / point.mean:,.0f}" for point in locamu)
+    return Claim(
+        id="time-per-hop",
+        source=OURS,
+        statement=f"A simulated hop takes at most {_TIME_FACTOR:g} times as long in the largest system as with "
+        f"{FROM_NODES} nodes.",
+        measured=f"processor time per copy, acknowledgements included, in microseconds by nodes: {_told(locamu, 1)} "
+        f"(flood: {_told(flood, 1)}); hops per second: {rates or '?'}",
+        holds=None if base is None or last is None or last.x == FROM_NODES else last.mean <= _TIME_FACTOR * base,
+    )
