@@ -12,7 +12,7 @@ from ordercast.core.ids import NodeId
 from ordercast.experiments.locamu_scale import FAULTS_STUDY
 from ordercast.experiments.locamu_scale.meter import metered
 from ordercast.experiments.locamu_scale.storm import QUARTER, SINGLE, colours, crashes, scenario
-from ordercast.experiments.locamu_scale.storm_runs import HALF, LITTLE, measure, series
+from ordercast.experiments.locamu_scale.storm_runs import HALF, LITTLE, SOURCE_HALF, measure, series
 from ordercast.experiments.locamu_scale.storm_watch import KINDS, StormWatch
 from ordercast.experiments.study import Claim, Row
 from ordercast.overlay.graphs import build_graph
@@ -126,9 +126,11 @@ SPOILED: dict[str, tuple[Row, Row]] = {
     "P1-P2": ({"protocol": "locamu", "together": SINGLE}, {"judged": "violated"}),
     "P3-single-50": ({"protocol": "locamu", "together": SINGLE}, {"last_delivery_ms_after_recovery": 2_001.0}),
     "P3-quarter-50": ({"protocol": "locamu", "load": HALF}, {"stores_empty": False}),
+    "P3-quarter-16": ({"protocol": "locamu", "load": SOURCE_HALF}, {"stores_empty_ms_after_recovery": 5_001.0}),
     "P3-quarter-10": ({"protocol": "locamu", "load": LITTLE}, {"complete": False}),
     "gap-single-50": ({"protocol": "locamu", "load": HALF}, {"gaps_over": 6}),
     "gap-quarter-50": ({"protocol": "locamu", "load": HALF}, {"gaps_over": 6}),
+    "gap-quarter-16": ({"protocol": "locamu", "load": SOURCE_HALF}, {"gaps_over": 6}),
     "gap-quarter-10": ({"protocol": "locamu", "load": LITTLE}, {"gaps_over": 6}),
     "others-wait": ({"protocol": "cbcast"}, {"gap_ms_p50": 60.0}),
     "repair-bytes": ({"protocol": "locamu", "load": HALF}, {"repair_share": 1.1}),

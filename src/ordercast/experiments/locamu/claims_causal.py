@@ -114,11 +114,15 @@ def _cbcast_decreases(results: Results) -> Claim:
         peaks = theirs[0].mean < max(point.mean for point in theirs) > theirs[-1].mean
     return claim(
         "K9",
-        "At 10 Mb/s CBCAST's throughput rises, peaks and decreases, and ends below LoCaMu's (511 publishers).",
-        f"deliveries/s by publishers: CBCAST {listed(theirs)}; LoCaMu {listed(mine)}; 511 nodes, all publishing: "
+        "At 10 Mb/s CBCAST's throughput rises, peaks and decreases, and ends below LoCaMu's.",
+        f"deliveries/s by publishers: CBCAST {listed(theirs)}; LoCaMu {listed(mine)}; all of {_crowd(results)} nodes: "
         f"CBCAST {shown(theirs_at_last)}, LoCaMu {shown(ours_at_last)}",
         all_of([peaks, _below(theirs_at_last, ours_at_last)]),
     )
+
+
+def _crowd(results: Results) -> str:
+    return ", ".join(f"{point.x:g}" for point in results.curve("end", ALL, LOCAMU, along="nodes")) or "no"
 
 
 def _below(one: Figure, other: Figure) -> Verdict:
@@ -164,8 +168,8 @@ def _groups_cost_cbcast(results: Results) -> Claim:
         f"Mb/s LoCaMu ends within {1 - _PLATEAU:.0%} of its best, CBCAST below {_PLATEAU:.0%} of its own and below "
         "LoCaMu.",
         f"metadata over that with one group, by publishers: {'; '.join(texts)}; deliveries/s at 10 Mb/s: LoCaMu "
-        f"{listed(mine)}; CBCAST {listed(theirs)}; 511 nodes, all publishing: LoCaMu {shown(ours_at_last)}, CBCAST "
-        f"{shown(theirs_at_last)}",
+        f"{listed(mine)}; CBCAST {listed(theirs)}; all of {_crowd(results)} nodes: LoCaMu "
+        f"{shown(ours_at_last)}, CBCAST {shown(theirs_at_last)}",
         all_of(
             [*(share > 1 for share in shares[CBCAST].values()), keeps, collapses, _below(theirs_at_last, ours_at_last)]
         ),

@@ -43,20 +43,27 @@ _MOST_MESSAGES = 200
 UNLIMITED_MBPS = 1e6
 """Enough for everything."""
 _NEVER_REACHED = 64
+_SATURATED_NODES = 511
+_ENOUGH_WINDOW = 16
+"""Packets on a link that keep it busy where headers are so long that a thousandth of a second takes a few of them."""
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """How much a scale measures."""
 
     sizes: Sequence[int]
-    wire_every: int
-    """Curves with our own encoding have only every so many points."""
+    wire_sizes: Sequence[int]
+    """Of trees, with our own encoding: more fits, and more is on its way."""
+    wire_bandwidths: Sequence[float]
+    wire_payloads: Sequence[int]
     fewest: int
     """Nodes where latency is looked at: they all publish, and ten times as much is on its way."""
     few: int
     """Nodes where bandwidth and payload are looked at."""
     nodes: int
     """Where causal protocols are compared."""
+    crowd: int
+    """Nodes that all publish at 10 Mb/s, far beyond what fits."""
     publishers: Sequence[int]
     """Of 511 nodes that publish as fast as they can."""
     saturating: Sequence[int]
@@ -64,6 +71,8 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     paced: Sequence[int]
     """Of `nodes` that publish at their rate."""
     faults: Sequence[int]
+    published: Sequence[int]
+    """Those f with the published radii, too."""
     degrees: Sequence[int]
     references: dict[str, Sequence[int]]
     """Publishers per protocol, in 511 nodes without limits of bandwidth."""
@@ -78,14 +87,18 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 
 QUICK = Effort(
     sizes=(15, 31, 63, 127, 255, 511, 1_023),
-    wire_every=2,
-    fewest=31,
+    wire_sizes=(15, 63, 255),
+    wire_bandwidths=(10.0, 100.0),
+    wire_payloads=(32, 512, 8_192, 131_072),
+    fewest=15,
     few=63,
     nodes=127,
-    publishers=(1, 50, 200, 511),
-    saturating=(1, 50, 511),
+    crowd=255,
+    publishers=(1, 50, 200),
+    saturating=(1,),
     paced=(1, 10, 25, 50, 127),
     faults=(1, 2, 3),
+    published=(2,),
     degrees=(3, 4, 5, 6, 9),
     references={LOCAMU: (1, 20), CBCAST: (1, 5, 20, 50, 100), BARRIERS: (1, 5)},
     windows={MODEL: 24, WIRE: 96},
@@ -96,14 +109,18 @@ QUICK = Effort(
 )
 PAPER = Effort(
     sizes=(15, 31, 63, 127, 255, 511, 1_023),
-    wire_every=1,
+    wire_sizes=(15, 31, 63, 127, 255, 511, 1_023),
+    wire_bandwidths=BANDWIDTHS,
+    wire_payloads=PAYLOADS,
     fewest=255,
     few=511,
     nodes=511,
+    crowd=511,
     publishers=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
     saturating=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
     paced=(1, 10, 25, 50, 75, 100, 150, 200, 300, 400, 511),
     faults=(1, 2, 3, 4),
+    published=(2, 3, 4),
     degrees=(3, 4, 5, 6, 9),
     references={
         LOCAMU: (1, 5, 20, 50, 100, 200, 511), CBCAST: (1, 5, 20, 50, 100, 200, 511), BARRIERS: (1, 5, 20),
@@ -147,12 +164,12 @@ def single_publisher(effort: Effort) -> list[Row]:
     """Figure 5.1: one group of all nodes, publishers that send as fast as they can."""
     plan = Plan(effort)
     for protocol, sizes in ((LOCAMU, MODEL), (LOCAMU, WIRE), (DELTA, MODEL)):
-        every = effort.wire_every if sizes == WIRE else 1
-        for nodes in effort.sizes[::every]:
+        wire = sizes == WIRE
+        for nodes in effort.wire_sizes if wire else effort.sizes:
             plan.add("a", protocol, nodes=nodes, placement=ROOT, sizes=sizes)
-        for mbps in BANDWIDTHS[::every]:
+        for mbps in effort.wire_bandwidths if wire else BANDWIDTHS:
             plan.add("c", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, mbps=mbps)
-        for payload in PAYLOADS[::every]:
+        for payload in effort.wire_payloads if wire else PAYLOADS:
             plan.add("d", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, payload=payload)
         _saturated(plan, effort, protocol, sizes)
     _redundancy(plan, effort)
@@ -165,9 +182,13 @@ def single_publisher(effort: Effort) -> list[Row]:
 
 
 def _saturated(plan: Plan, effort: Effort, protocol: str, sizes: str) -> None:
+    if protocol == LOCAMU and len(effort.saturating) == 1:
+        if sizes == MODEL:
+            plan.add("b", LOCAMU, nodes=_SATURATED_NODES, placement=ROOT)  # A point that other figures have, too.
+        return
     counts = effort.publishers if protocol == DELTA else effort.saturating if sizes == MODEL else effort.publishers[:1]
     for publishers in counts:
-        _many(plan, "b", protocol, effort.publishers[-1], publishers, sizes=sizes)
+        _many(plan, "b", protocol, _SATURATED_NODES, publishers, sizes=sizes)
 
 
 def _many(plan: Plan, figure: str, protocol: str, nodes: int, publishers: int, **changes: Any) -> None:
@@ -210,8 +231,9 @@ def on_their_way(publishers: int, capacity: float) -> int:
 def _redundancy(plan: Plan, effort: Effort) -> None:
     """Figures 5.1e and f: headers grow fast with f and degree, so a window has fewer messages."""
     for f in effort.faults:
-        for profile in (CORRECTED, PUBLISHED) if f > 1 else (CORRECTED,):
-            plan.add("e", LOCAMU, nodes=511, placement=ROOT, f=f, profile=profile, share=4.0 ** (1 - f))
+        for profile in (CORRECTED, PUBLISHED) if f in effort.published else (CORRECTED,):
+            window: dict[str, Any] = {"window": _ENOUGH_WINDOW} if f > 1 else {}
+            plan.add("e", LOCAMU, nodes=511, placement=ROOT, f=f, profile=profile, share=4.0 ** (1 - f), **window)
         plan.add("e", DELTA, nodes=511, placement=ROOT, f=f)
     for degree in effort.degrees:
         for protocol in (LOCAMU, DELTA):
@@ -232,7 +254,7 @@ def causal(effort: Effort, groups: str) -> list[Row]:
             plan.add("any", LOCAMU, nodes=effort.nodes, publishers=everyone, rate_per_s=PER_PUBLISHER, groups=groups,
                      mbps=mbps, topics=ANY, outstanding=each)  # fmt: skip
     for protocol in (LOCAMU, CBCAST):
-        _paced(plan, "end", protocol, 511, 511, groups=groups, mbps=10.0)
+        _paced(plan, "end", protocol, effort.crowd, effort.crowd, groups=groups, mbps=10.0)
     if groups == SUBTREES:
         for protocol in CAUSAL:
             for publishers in effort.paced[1::3]:

@@ -41,10 +41,7 @@ def _configuration(protocol: str, nodes: int, duration_ms: float, together: str,
 
 def _scale(nodes: int, duration_ms: float, more: int = 0) -> list[Row]:
     """All of it in one tree, and what a larger one can still be simulated with."""
-    rows = [
-        _configuration("locamu", nodes, duration_ms, together, load)
-        for together, load in SETTINGS
-    ]
+    rows = [_configuration("locamu", nodes, duration_ms, together, load) for together, load in SETTINGS]
     rows += [_configuration(other, nodes, duration_ms, QUARTER, LITTLE) for other in OTHERS]
     if more:
         rows += [_configuration("locamu", more, duration_ms, *what) for what in ((SINGLE, HALF), (QUARTER, LITTLE))]
