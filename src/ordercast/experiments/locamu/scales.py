@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.runs import (
     ANY,
     BARRIERS,
@@ -259,8 +260,9 @@ def causal(effort: Effort, groups: str) -> list[Row]:
         for protocol in CAUSAL:
             for publishers in effort.paced[1::3]:
                 _paced(plan, "one", protocol, effort.nodes, publishers, groups=ONE, mbps=100.0)
+    known = reference.MANY_GROUPS if groups == SUBTREES else reference.ONE_GROUP
     for protocol, counts in effort.references.items():
-        for publishers in counts:
+        for publishers in [count for count in counts if count in known.get(protocol, {})]:
             # Everybody has published twice before, and once within the window.
             plan.add("reference", protocol, nodes=511, publishers=publishers, rate_per_s=PER_PUBLISHER, groups=groups,
                      mbps=UNLIMITED_MBPS, outstanding=_NEVER_REACHED, warm=2 * publishers,
