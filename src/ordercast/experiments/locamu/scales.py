@@ -88,10 +88,10 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 
 QUICK = Effort(
     sizes=(15, 31, 63, 127, 255, 511, 1_023),
-    wire_sizes=(15, 63, 255),
+    wire_sizes=(15, 63),
     wire_bandwidths=(10.0, 100.0),
     wire_payloads=(32, 512, 8_192, 131_072),
-    fewest=15,
+    fewest=7,
     few=63,
     nodes=127,
     crowd=255,
@@ -174,7 +174,7 @@ def single_publisher(effort: Effort) -> list[Row]:
             plan.add("d", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, payload=payload)
         _saturated(plan, effort, protocol, sizes)
     _redundancy(plan, effort)
-    plan.add("sender", LOCAMU, nodes=511, placement=ROOT, charge=SENDER)
+    plan.add("sender", LOCAMU, nodes=effort.few, placement=ROOT, charge=SENDER)
     plan.add("window", LOCAMU, nodes=effort.few, placement=ROOT, mbps=BANDWIDTHS[-1], window=WINDOW)
     for latency_ms in (1.0, 10.0):
         for protocol in (LOCAMU, DELTA):
