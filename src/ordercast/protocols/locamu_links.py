@@ -131,12 +131,13 @@ class Sessions(Surroundings):
             if is_late:
                 late += numbers
                 continue
-            for stream, number in zip(shape.streams, numbers, strict=True):
-                if told[stream] + 1 != number:
-                    odd += (spot, number - told[stream] - 1)
-                    if number <= told[stream]:
+            for number, stream in zip(numbers, shape.streams, strict=True):
+                told[stream] = following = told[stream] + 1
+                if following != number:
+                    odd += (spot, number - following)
+                    if number < following:
                         link.pending.append(stream)  # Only printed rules come to this: the past is ahead of it.
-                told[stream] = number
+                    told[stream] = number
                 spot += 1
         if new or fresh or odd or late:
             header[0] |= _MORE
@@ -268,13 +269,13 @@ class Sessions(Surroundings):
             if code & 1:
                 numbers = late.pop(0)
             else:
-                ahead = [values[index] + 1 for index in indices]
                 if odd:
-                    ahead = [number + odd.get(spot + i, 0) for i, number in enumerate(ahead)]
-                    spot += len(ahead)
-                for index, number in zip(indices, ahead, strict=True):
-                    values[index] = number
-                numbers = tuple(ahead)
+                    for i in indices:
+                        values[i] += odd.get(spot, 0)
+                        spot += 1
+                for i in indices:
+                    values[i] += 1
+                numbers = tuple([values[i] for i in indices])
             vectors.append((shape, numbers, code & 1))
             if shape.watched >= 0:
                 names.append((shape.forwarder, numbers[shape.watched]))

@@ -222,10 +222,13 @@ class Waiting(State):
             self.beyond.pop(stream, None)
             self.moved.discard(stream)
 
-    def wait(self, serial: int, vectors: Iterable[Vector]) -> bool:
-        """Wait for the first number of these that is not acknowledged; False: there is none."""
+    def wait(self, serial: int, vectors: Sequence[Vector]) -> bool:
+        """Wait for a number of these that is not acknowledged; False: there is none.
+
+        The last vector is the newest, whose numbers take longest to be acknowledged.
+        """
         known, complete = self.known, self.complete
-        for shape, numbers, _ in vectors:
+        for shape, numbers, _ in reversed(vectors):
             if not shape.expected or numbers[0] <= complete.get(shape.code, 0):
                 continue
             sparse = False

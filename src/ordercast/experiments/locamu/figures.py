@@ -117,10 +117,12 @@ def _figure_1(results: Results) -> Figure:
         points = results.curve(panel.figure, panel.column, DELTA, along=panel.along)
         _plot(axes, points, DELTA, MODEL, LOOKS[DELTA].label)
         _finish(axes, panel, [point.x for point in points])
-    all_axes[1].axvline(reference.DELTA_PASSES, color=REFERENCE, linewidth=1, linestyle=":")
-    if results.of("b"):
-        capacity = reference.CAPACITY_PER_S * 511
+    nodes = [int(row["nodes"] or 0) for row in results.of("b")]
+    if nodes:
+        capacity = reference.CAPACITY_PER_S * nodes[0]
         all_axes[1].axhline(capacity, color=REFERENCE, linewidth=1, linestyle=":", label="prototype")
+    if 511 in nodes:
+        all_axes[1].axvline(reference.DELTA_PASSES, color=REFERENCE, linewidth=1, linestyle=":")
     _legend(figure, all_axes)
     return figure
 

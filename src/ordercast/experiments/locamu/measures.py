@@ -40,7 +40,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Meter:
-    """Drives a world through warm-up, window and, if its trace is written, drain."""
+    """Drives a world through warm-up, window and, if it is to drain, until everything has arrived."""
 
     def __init__(self, parameters: Row, publishers: Sequence[str]) -> None:
         self._warm = cast("int", parameters["warm"])
@@ -50,6 +50,7 @@ class Meter:
         self._alone = publishers if len(publishers) == 1 else []
         self._arrivals: list[int] = []
         """Of a single publisher: when the last node of the deepest level delivered, within the window."""
+        self._drains = bool(parameters["drain"])
         self._ends: list[Snapshot] = []
 
     def drive(self, world: World) -> tuple[int, bool]:
@@ -72,7 +73,7 @@ class Meter:
             events += _run_until(world, lambda: sum(host.delivered for host in hosts) >= wanted)
             self._ends.append(_snapshot(world))
             end_load()
-            if world.recorder is not None:
+            if self._drains:
                 events += world.clock.run_to_rest(world.clock.now + 10 * _PATIENCE_NS)
         return events, world.clock.at_rest
 
@@ -120,10 +121,12 @@ class Meter:
         if not self._mbps:
             return found
         taken = [after - before for before, after in zip(start.taken_bytes, end.taken_bytes, strict=True)]
+        through = [byte / count for byte, count in zip(taken, got, strict=True) if count]
         shares = [byte * 8 / (self._mbps * 1e6 * seconds) for byte in taken]
         busiest = max(range(len(shares)), key=shares.__getitem__)
         return {
             **found,
+            "busiest_bytes_per_message": max(through, default=None),
             "busiest_share": shares[busiest],
             "busiest_depth": depth_of(busiest, self._branching),
             "root_share": shares[0],

@@ -36,7 +36,8 @@ ONE, SUBTREES = "one", "subtrees"
 MEMBER, ANY = "member", "any"
 """Which groups a publisher chooses from."""
 CORRECTED, PUBLISHED = "corrected", "published"
-HELD, VIOLATED, UNDECIDED, NOT_JUDGED = "held", "violated", "undecided", "not judged"
+HELD, ORDER_HELD, VIOLATED, UNDECIDED = "held", "order held", "violated", "undecided"
+"""What the judge says. "order held": of a run that ended with its window, so that nobody can ask what is missing."""
 
 WINDOW = 64
 """Packets on their way that a link of a publisher may have."""
@@ -47,6 +48,8 @@ _NEVER_MS = 600_000.0
 """Nothing is lost here: what is sent again would only have waited."""
 _BASE_MBPS = 100.0
 _JUDGED = {0: HELD, 1: VIOLATED, 4: UNDECIDED}
+_COMPLETE = "agreement"
+"""The check that needs a run to its end."""
 
 
 def configuration(
@@ -71,14 +74,15 @@ def configuration(
     outstanding: int = 0,
     warm: int = 20,
     messages: int = 100,
-    judged: bool = True,
+    drain: bool = True,
     seed: int = 0,
 ) -> Row:
     """The base configuration of the source, but for what is given.
 
     `figures` says what it is drawn in, one word each; `rate_per_s` is of each publisher. A publisher waits while one of
     its links has `window` packets on their way or, if it is given, while `outstanding` messages of its own are not
-    delivered by all. `warm` and `messages` are deliveries per node before the measurement and in it.
+    delivered by all. `warm` and `messages` are deliveries per node before the measurement and in it. Without `drain`
+    the run ends with the measurement, and whatever is on its way then stays there.
     """
     return {
         "figures": figures,
@@ -101,21 +105,18 @@ def configuration(
         "outstanding": outstanding,
         "warm": warm,
         "messages": messages,
-        "judge": judged,
+        "drain": drain,
         "seed": seed,
     }
 
 
 def measure(parameters: Row) -> Row:
-    """Simulate one configuration and measure it; have its deliveries judged where that is asked for."""
+    """Simulate one configuration, measure it, and have its deliveries judged."""
     from ordercast.protocols import lookup
     from ordercast.sim.run import simulate
 
     protocol = lookup(str(parameters["protocol"]))
     meter = Meter(parameters, chosen(parameters))
-    if not parameters["judge"]:
-        simulate(scenario(parameters), protocol, drive=meter.drive)
-        return {**meter.results(), "judged": NOT_JUDGED, "failed_checks": ""}
     with tempfile.TemporaryDirectory(prefix="ordercast-") as directory:
         run = Path(directory) / "run"
         simulate(scenario(parameters), protocol, out=run, drive=meter.drive)
@@ -127,7 +128,11 @@ def _judged(run: Path) -> Row:
 
     (verdict,) = judge_path(run)
     failed = [result.check for result in verdict.results if result.verdict == "fail"]
-    return {"judged": _JUDGED[verdict.exit_code()], "failed_checks": ", ".join(failed)}
+    unknown = {result.check for result in verdict.results if result.claimed and result.verdict == "unknown"}
+    word = _JUDGED[verdict.exit_code()]
+    if word == UNDECIDED and unknown == {_COMPLETE}:
+        word = ORDER_HELD
+    return {"judged": word, "failed_checks": ", ".join(failed)}
 
 
 def scenario(parameters: Row) -> Scenario:

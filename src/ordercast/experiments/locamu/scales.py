@@ -1,14 +1,14 @@
 """The configurations of the studies, at both scales.
 
-The quick scale has fewer points, smaller trees where size is not what is looked at, one seed, shorter windows, and
-every run judged. The paper scale has the source's 511 nodes and three seeds; its runs end with their windows, so that
-nobody judges them.
+The quick scale has fewer points, smaller trees where size is not what is looked at, one seed and shorter windows. The
+paper scale has the source's 511 nodes and three seeds. Runs on large trees, and those with much on its way, end with
+their windows: to let all of that arrive would take longer than to measure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -41,10 +41,13 @@ _ROUND_S = 0.016
 """How long a message takes to all nodes of a tree of 511, on links of 1 ms that are not busy."""
 _FEWEST = 64
 _MOST_MESSAGES = 200
+SLOW_MBPS = 10.0
 UNLIMITED_MBPS = 1e6
 """Enough for everything."""
 _NEVER_REACHED = 64
-_SATURATED_NODES = 511
+_DRAINED_NODES = 127
+_DRAINED_HOPS = 32_000
+"""Up to so many nodes, and so many transmissions on their way, a run goes on until everything has arrived."""
 _ENOUGH_WINDOW = 16
 """Packets on a link that keep it busy where headers are so long that a thousandth of a second takes a few of them."""
 
@@ -63,14 +66,19 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes where bandwidth and payload are looked at."""
     nodes: int
     """Where causal protocols are compared."""
-    crowd: int
-    """Nodes that all publish at 10 Mb/s, far beyond what fits."""
+    crowd: dict[str, int]
+    """Nodes that all publish at 10 Mb/s, far beyond what fits, by what groups there are."""
+    saturated: int
+    """Nodes of which many publish as fast as they can."""
     publishers: Sequence[int]
-    """Of 511 nodes that publish as fast as they can."""
+    """So many of them."""
     saturating: Sequence[int]
-    """Those of them for LoCaMu."""
+    """Those of them for LoCaMu, which is much slower to simulate."""
+    saturating_on_wire: Sequence[int]
     paced: Sequence[int]
     """Of `nodes` that publish at their rate."""
+    one_group: Sequence[int]
+    """Those of them that are also looked at with one group, where there are many."""
     faults: Sequence[int]
     published: Sequence[int]
     """Those f with the published radii, too."""
@@ -83,7 +91,6 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     hops: int
     """Transmissions in a window, roughly."""
     seeds: int
-    judged: bool
 
 
 QUICK = Effort(
@@ -94,19 +101,21 @@ QUICK = Effort(
     fewest=7,
     few=63,
     nodes=127,
-    crowd=255,
-    publishers=(1, 50, 200),
-    saturating=(1,),
+    crowd={ONE: 255, SUBTREES: 127},
+    saturated=127,
+    publishers=(1, 25, 50, 127),
+    saturating=(1, 50, 127),
+    saturating_on_wire=(),
     paced=(1, 10, 25, 50, 127),
+    one_group=(10, 127),
     faults=(1, 2, 3),
     published=(2,),
     degrees=(3, 4, 5, 6, 9),
     references={LOCAMU: (1, 20), CBCAST: (1, 5, 20, 50, 100), BARRIERS: (1, 5)},
-    windows={MODEL: 24, WIRE: 96},
+    windows={MODEL: 16, WIRE: 96},
     warm=10,
     hops=8_000,
     seeds=1,
-    judged=True,
 )
 PAPER = Effort(
     sizes=(15, 31, 63, 127, 255, 511, 1_023),
@@ -116,10 +125,13 @@ PAPER = Effort(
     fewest=255,
     few=511,
     nodes=511,
-    crowd=511,
+    crowd={ONE: 511, SUBTREES: 511},
+    saturated=511,
     publishers=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
     saturating=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
+    saturating_on_wire=(1,),
     paced=(1, 10, 25, 50, 75, 100, 150, 200, 300, 400, 511),
+    one_group=(10, 75, 200, 511),
     faults=(1, 2, 3, 4),
     published=(2, 3, 4),
     degrees=(3, 4, 5, 6, 9),
@@ -130,7 +142,6 @@ PAPER = Effort(
     warm=20,
     hops=60_000,
     seeds=3,
-    judged=False,
 )  # fmt: skip
 
 
@@ -151,9 +162,10 @@ class Plan:
         changes.setdefault("window", max(effort.windows[sizes], round(effort.windows[sizes] * mbps / 100)))
         for seed in range(effort.seeds):
             row = configuration(
-                protocol, nodes=nodes, warm=max(warm, effort.warm), messages=messages, judged=effort.judged,
-                seed=seed, mbps=mbps, sizes=sizes, **changes,
+                protocol, nodes=nodes, warm=max(warm, effort.warm), messages=messages, seed=seed, mbps=mbps,
+                sizes=sizes, **changes,
             )  # fmt: skip
+            row["drain"] = nodes <= _DRAINED_NODES and nodes * under_way(row) <= _DRAINED_HOPS
             del row["figures"]
             self._figures.setdefault(tuple(row.items()), set()).add(figure)
 
@@ -174,7 +186,8 @@ def single_publisher(effort: Effort) -> list[Row]:
             plan.add("d", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, payload=payload)
         _saturated(plan, effort, protocol, sizes)
     _redundancy(plan, effort)
-    plan.add("sender", LOCAMU, nodes=effort.few, placement=ROOT, charge=SENDER)
+    # Half as much again fits where only the sender pays.
+    plan.add("sender", LOCAMU, nodes=effort.few, placement=ROOT, charge=SENDER, window=2 * effort.windows[MODEL])
     plan.add("window", LOCAMU, nodes=effort.few, placement=ROOT, mbps=BANDWIDTHS[-1], window=WINDOW)
     for latency_ms in (1.0, 10.0):
         for protocol in (LOCAMU, DELTA):
@@ -183,13 +196,12 @@ def single_publisher(effort: Effort) -> list[Row]:
 
 
 def _saturated(plan: Plan, effort: Effort, protocol: str, sizes: str) -> None:
-    if protocol == LOCAMU and len(effort.saturating) == 1:
-        if sizes == MODEL:
-            plan.add("b", LOCAMU, nodes=_SATURATED_NODES, placement=ROOT)  # A point that other figures have, too.
-        return
-    counts = effort.publishers if protocol == DELTA else effort.saturating if sizes == MODEL else effort.publishers[:1]
+    if protocol == LOCAMU:
+        counts = effort.saturating if sizes == MODEL else effort.saturating_on_wire
+    else:
+        counts = effort.publishers
     for publishers in counts:
-        _many(plan, "b", protocol, _SATURATED_NODES, publishers, sizes=sizes)
+        _many(plan, "b", protocol, effort.saturated, publishers, sizes=sizes)
 
 
 def _many(plan: Plan, figure: str, protocol: str, nodes: int, publishers: int, **changes: Any) -> None:
@@ -229,6 +241,14 @@ def on_their_way(publishers: int, capacity: float) -> int:
     return max(1, -(-max(_FEWEST, round(2 * _ROUND_S * capacity)) // publishers))
 
 
+def under_way(parameters: Row) -> float:
+    """How many messages are on their way at the end of the window, at most."""
+    outstanding, publishers = cast("int", parameters["outstanding"]), cast("int", parameters["publishers"])
+    paced = 2 * _ROUND_S * cast("float", parameters["rate_per_s"]) * publishers
+    together = outstanding * publishers or 2 * cast("int", parameters["window"])
+    return min(together, paced) if paced else together
+
+
 def _redundancy(plan: Plan, effort: Effort) -> None:
     """Figures 5.1e and f: headers grow fast with f and degree, so a window has fewer messages."""
     for f in effort.faults:
@@ -244,21 +264,20 @@ def _redundancy(plan: Plan, effort: Effort) -> None:
 def causal(effort: Effort, groups: str) -> list[Row]:
     """Figures 5.2 and 5.3: causal protocols compared, every publisher limited to its rate."""
     plan = Plan(effort)
-    for mbps, figure in ((100.0, "ab"), (10.0, "cd")):
+    for mbps, figure in ((100.0, "ab"), (SLOW_MBPS, "cd")):
         for protocol, sizes in _compared():
             for publishers in effort.paced:
                 _paced(plan, figure, protocol, effort.nodes, publishers, groups=groups, mbps=mbps, sizes=sizes)
-        if groups == SUBTREES:
-            everyone = effort.paced[-1]
-            each = on_their_way(everyone, capacity_per_s(LOCAMU, everyone, mbps, MODEL))
-            # A leaf gets so little of it that everybody's first messages are warm-up enough.
-            plan.add("any", LOCAMU, nodes=effort.nodes, publishers=everyone, rate_per_s=PER_PUBLISHER, groups=groups,
-                     mbps=mbps, topics=ANY, outstanding=each)  # fmt: skip
     for protocol in (LOCAMU, CBCAST):
-        _paced(plan, "end", protocol, effort.crowd, effort.crowd, groups=groups, mbps=10.0)
+        _paced(plan, "end", protocol, effort.crowd[groups], effort.crowd[groups], groups=groups, mbps=SLOW_MBPS)
     if groups == SUBTREES:
+        everyone = effort.paced[-1]
+        each = on_their_way(everyone, capacity_per_s(LOCAMU, everyone, SLOW_MBPS, MODEL))
+        # A leaf gets so little of it that everybody's first messages are warm-up enough.
+        plan.add("any", LOCAMU, nodes=effort.nodes, publishers=everyone, rate_per_s=PER_PUBLISHER, groups=groups,
+                 mbps=SLOW_MBPS, topics=ANY, outstanding=each)  # fmt: skip
         for protocol in CAUSAL:
-            for publishers in effort.paced[1::3]:
+            for publishers in effort.one_group:
                 _paced(plan, "one", protocol, effort.nodes, publishers, groups=ONE, mbps=100.0)
     known = reference.MANY_GROUPS if groups == SUBTREES else reference.ONE_GROUP
     for protocol, counts in effort.references.items():
