@@ -3,7 +3,8 @@
     python tests/properties/locamu_swarm.py --seeds 1000 --f 2
 
 Lines, binary, random, comb and zig-zag trees; overlapping groups; links that lose, double and reorder; crashes with
-recovery, partitions, pauses, false suspicions, and nodes that stay down within the fault assumption (P4).
+recovery, partitions, pauses, false suspicions, and nodes that stay down within the fault assumption (P4), from the
+beginning or from some time on.
 """
 
 from __future__ import annotations
@@ -35,21 +36,42 @@ def swarm_scenario(seed: int, f: int) -> Scenario:
     overlay = _overlay(dice, f)
     graph = build_graph(parse_scenario({"name": "", "overlay": overlay, "workload": []}).overlay, seed)
     overlay = {"kind": "edges", "edges": [list(edge) for edge in graph.edges], "tree": True}
-    return parse_scenario(
-        {
-            "name": f"locamu-swarm-{f}-{seed}",
-            "overlay": overlay,
-            "protocol": "locamu",
-            "options": {"f": f, "delta": dice.chance(0.5), "ack_ms": dice.pick([20, 50, 100]), "check": True},
-            "duration_ms": DURATION_MS,
-            "groups": _groups(dice, graph),
-            "link": _link(dice),
-            "detector": {"delay_ms": dice.pick([1, 20, 100])},
-            "workload": _workload(dice),
-            "fault": _faults(dice, graph, f),
-            "trace": {"record": "app"},
-        }
-    )
+    raw = {
+        "name": f"locamu-swarm-{f}-{seed}",
+        "overlay": overlay,
+        "protocol": "locamu",
+        "options": {"f": f, "delta": dice.chance(0.5), "ack_ms": dice.pick([20, 50, 100]), "check": True},
+        "duration_ms": DURATION_MS,
+        "groups": _groups(dice, graph),
+        "link": _link(dice),
+        "detector": {"delay_ms": dice.pick([1, 20, 100])},
+        "workload": _workload(dice),
+        "fault": _faults(dice, graph, f),
+        "trace": {"record": "app"},
+    }
+    _fall_later(raw, graph, Dice(seed, "locamu, later", f))
+    return parse_scenario(raw)
+
+
+def _fall_later(raw: dict[str, Any], graph: Graph, dice: Dice) -> None:
+    """Let nodes that stay down pass messages on for a while.
+
+    They have no messages of their own, and what they send arrives: otherwise others would wait for what only they know.
+    """
+    standing = [fault for fault in raw["fault"] if fault["kind"] == "crash" and "recover_ms" not in fault]
+    if not standing or dice.chance(0.5):
+        return
+    raw["link"]["loss"] = 0
+    raw["fault"] = [fault for fault in raw["fault"] if fault["kind"] != "partition"]
+    for fault in standing:
+        fault |= {"at_ms": dice.between(0, DURATION_MS * 0.7), "survive": "all"}
+    others = [node for node in graph.nodes if node not in {fault["node"] for fault in standing}]
+    groups = raw["groups"]
+    members = groups.get("members") or {f"t{i}": others for i in range(groups["topics"])}
+    kept = {topic: [node for node in nodes if node in others] or others[:1] for topic, nodes in members.items()}
+    raw["groups"] = {"kind": "explicit", "members": kept}
+    for load in raw["workload"]:
+        load["publishers"] = others
 
 
 def _overlay(dice: Dice, f: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_no_order_of_packets_and_suspicions_breaks_an_invariant(f: int) -> None:
         (locamu_mutants.JUMPS_UNSAFELY, 4),
         (locamu_mutants.MERGES_NOTHING, 0),
         (locamu_mutants.ADOPTS_WITHOUT_FENCE, 1),
-        (locamu_mutants.SEES_TOO_LITTLE, 3),
+        (locamu_mutants.SEES_TOO_LITTLE, 4),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

@@ -15,7 +15,7 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Routes, TreePlace, extended
 from ordercast.overlay.graphs import Graph
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu_links import Incoming
+from ordercast.protocols.locamu_links import Incoming, Outgoing
 from ordercast.protocols.locamu_machine import NEED, TICK, Locamu
 from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Data, Whole
 from ordercast.protocols.locamu_rules import CORRECTED
@@ -186,9 +186,9 @@ def _watched(info: ProtocolInfo, group: TreeGroup) -> Any:
                     super()._process(copy, news, out)
 
                 def _encode(
-                    self, peer: int, past: Past, vectors: list[Vector], depth: int, epoch: int
+                    self, link: Outgoing, past: Past, vectors: list[Vector], depth: int, epoch: int
                 ) -> tuple[int, ...]:
-                    header: tuple[int, ...] = super()._encode(peer, past, vectors, depth, epoch)
+                    header: tuple[int, ...] = super()._encode(link, past, vectors, depth, epoch)
                     meant = Whole(self.me, depth, epoch, plain(vectors), list(self.streams.pairs(past)))
                     spoken[id(header)] = (header, meant)
                     return header

@@ -59,8 +59,12 @@ class ChangingTree(Group):
         """Carry what says that along a path of nodes."""
         for by, to in pairwise(path):
             flying = next(f for f in self.notices(kind) if f[0] == by and f[1] == to)
-            self.in_flight.remove(flying)
-            self.hand(flying[2], to=to, by=by)
+            session = getattr(flying[2], "session", 0)
+            for other in list(self.in_flight):  # Those before it in its burst, too: it cannot be read without them.
+                of_burst = session < 0 and other[:2] == flying[:2] and getattr(other[2], "session", 0) == session
+                if other is flying or (of_burst and other[2].number < flying[2].number):  # type: ignore[attr-defined]
+                    self.in_flight.remove(other)
+                    self.hand(other[2], to=to, by=by)
 
     def members(self, node: str, topic: str) -> str:
         """The newest list of a group that a node has."""

@@ -76,9 +76,9 @@ class Routes:
         known = self._others.get((leaf, under))
         if known is not None:
             return known
-        parent = self.rank.get(under, -1)
-        if leaf in self.rank or parent < 0 or parent in self.gone:
+        if not self.can_change(leaf, under):
             raise InvariantError(f"{leaf} cannot become a leaf under {under}: one is there already, the other is not")
+        parent = self.rank[under]
         grown, rank = copy(self), len(self.nodes)
         grown.nodes = (*self.nodes, leaf)
         grown.rank = {**self.rank, leaf: rank}
@@ -94,9 +94,9 @@ class Routes:
         known = self._others.get((leaf, None))
         if known is not None:
             return known
-        rank = self.rank.get(leaf, 0)
-        if not self.is_leaf(rank) or rank == 0:
+        if not self.can_change(leaf, None):
             raise InvariantError(f"{leaf} is no leaf of the tree")
+        rank = self.rank[leaf]
         (parent,) = self.near[rank]
         shrunk = copy(self)
         shrunk.near = self.near.copy()
@@ -106,6 +106,13 @@ class Routes:
         shrunk._forget()
         self._others[leaf, None] = shrunk
         return shrunk
+
+    def can_change(self, leaf: NodeId, under: NodeId | None) -> bool:
+        """Whether a new leaf can come under that node or, without one, whether that leaf can go."""
+        if under is None:
+            rank = self.rank.get(leaf, 0)
+            return rank != 0 and self.is_leaf(rank)
+        return leaf not in self.rank and under in self.rank and self.rank[under] not in self.gone
 
     def is_leaf(self, node: int) -> bool:
         return len(self.near[node]) == 1

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ordercast.core.machine import Outbox, Place
-from ordercast.protocols.locamu_links import Sessions
+from ordercast.protocols.locamu_links import Outgoing, Sessions
 from ordercast.protocols.locamu_packets import SECOND, SECOND_BITS, Alias, Data, Notice, Whole, flat_vectors
 from ordercast.protocols.locamu_rules import Options
 from ordercast.protocols.locamu_sizes import Tally
 from ordercast.protocols.locamu_store import Copy, Entry
 from ordercast.protocols.locamu_streams import Vector, plain
 from ordercast.protocols.locamu_surroundings import without_payload
+
+LONGEST_BURST = 128
+"""So many copies are sent again together, the oldest first. For more the receiver has to ask again."""
 
 
 class Forwarding(Sessions):
@@ -26,10 +29,10 @@ class Forwarding(Sessions):
 
     def _send_first(self, entry: Entry, out: Outbox) -> None:
         """G6: on to all active targets."""
-        sent: list[int] = []
+        sent = entry.given
         by_hop: dict[int, list[Vector]] = {}
         message, active = entry.message, self.active
-        kind = Notice if entry.internal else Data
+        kind = self._kind(entry)
         for peer, hop, whole in self._plan(entry.came, message.topic, entry.epoch, entry.depth)[1]:
             if peer not in active or (hop > 1 and not self._is_safe(entry.upstream, entry.vectors, 0, hop)):
                 continue
@@ -37,11 +40,10 @@ class Forwarding(Sessions):
             if vectors is None:
                 vectors = by_hop[hop] = self._vectors_for(entry, hop)
             if self.delta:
-                header = self._encode(peer, entry.past, vectors, entry.depth, entry.epoch)
-                link = self.outgoing[peer]
+                link = self._outgoing(peer, entry.past)
+                header = self._encode(link, entry.past, vectors, entry.depth, entry.epoch)
                 link.pending += self._uncarried(entry, hop)
                 session, number = link.session, link.number
-                sent.append(peer)
             else:
                 header, session, number = self._whole(entry, peer, vectors), 0, 0
             if self.tally is not None:
@@ -50,6 +52,7 @@ class Forwarding(Sessions):
                     self.tally.first(peer, vectors, window, entry.past, self.streams.keys, again=number > 0)
                 else:
                     self.tally.first_whole(vectors, window, self.routes, self.me, self.radii)
+            sent.append(peer)
             carried = message if whole else without_payload(message)
             out.send(self.routes.nodes[peer], kind(carried, session, number, header))
         if len(sent) < len(self.outgoing):
@@ -102,17 +105,39 @@ class Forwarding(Sessions):
             ball = self.balls[peer] = self.routes.ball(peer, self.radii.window)
         return ball
 
-    def _send_again(self, entry: Entry, peer: int, out: Outbox) -> bool:
-        """R2: an own copy with all that is known by now; False: the peer is no target, or the hop is not safe."""
+    def _send_together(self, entries: Sequence[Entry], peer: int, out: Outbox) -> None:
+        """H8: copies sent again, each with little more than its difference from the one before."""
+        burst = self._burst() if self.delta and len(entries) > 1 else None
+        for entry in entries[:LONGEST_BURST]:
+            self._send_again(entry, peer, out, burst)
+
+    def _send_again(self, entry: Entry, peer: int, out: Outbox, burst: Outgoing | None = None) -> None:
+        """R2: an own copy with all that is known by now, if the peer is a target and the hop is safe."""
+        target = self._target(entry, peer)
+        if target is None:
+            return
+        hop, whole = target
+        message = entry.message if whole else without_payload(entry.message)
+        vectors = self._vectors_for(entry, hop)
+        if burst is None:
+            header, session, number = self._whole(entry, peer, vectors), 0, 0
+        else:
+            header = self._encode_again(burst, entry.past, vectors, entry.depth, entry.epoch)
+            session, number = -burst.session, burst.number
+        if self.tally is not None:
+            window = min(self.radii.window, entry.upstream + hop)
+            self.tally.again(vectors, window, self.routes, self.me, self.radii)
+        out.send(self.routes.nodes[peer], self._kind(entry)(message, session, number, header))
+        entry.note_sent(peer, self.round)
+        if peer not in entry.given:
+            entry.given.append(peer)
+
+    def _target(self, entry: Entry, peer: int) -> tuple[int, bool] | None:
+        """R2: how far it is to a target, and whether it gets the payload; None: it is none, or the hop is not safe."""
         for node, hop, whole in self._plan(entry.came, entry.message.topic, entry.epoch, entry.depth)[1]:
             if node == peer and self._is_safe(entry.upstream, entry.vectors, 0, hop):
-                message = entry.message if whole else without_payload(entry.message)
-                vectors = self._vectors_for(entry, hop)
-                window = min(self.radii.window, entry.upstream + hop)
-                self._send_whole(entry, message, peer, self._whole(entry, peer, vectors), vectors, window, self.me, out)
-                entry.note_sent(peer, self.round)
-                return True
-        return False
+                return hop, whole
+        return None
 
     def _send_proxy(self, entry: Entry, received: Copy, peer: int, out: Outbox) -> None:
         """R4: the copy that the forwarder would have sent to the peer, if that hop is safe by what came from it."""
@@ -131,24 +156,14 @@ class Forwarding(Sessions):
         kept = [vector for vector in received.vectors if vector[0].distance <= reach]
         message = without_payload(entry.message) if off else entry.message
         header = self._whole_header(forwarder, depth, entry.epoch, peer, kept, received.pairs())
-        window = min(self.radii.window, upstream + hop)
-        self._send_whole(entry, message, peer, header, kept, window, forwarder, out)
-
-    def _send_whole(
-        self,
-        entry: Entry,
-        message: object,
-        peer: int,
-        header: tuple[int, ...],
-        vectors: Sequence[Vector],
-        window: int,
-        forwarder: int,
-        out: Outbox,
-    ) -> None:
         if self.tally is not None:
-            self.tally.again(vectors, window, self.routes, forwarder, self.radii)
-        kind = Notice if entry.internal else Data
-        out.send(self.routes.nodes[peer], kind(message, 0, 0, header))  # type: ignore[arg-type]
+            window = min(self.radii.window, upstream + hop)
+            self.tally.again(kept, window, self.routes, forwarder, self.radii)
+        out.send(self.routes.nodes[peer], self._kind(entry)(message, 0, 0, header))
+
+    @staticmethod
+    def _kind(entry: Entry) -> type[Data]:
+        return Notice if entry.internal else Data
 
     def _send_alias(self, entry: Entry, peer: int, out: Outbox) -> None:
         """R5: all names of the message; they deliver nothing."""

@@ -59,5 +59,6 @@ def _entry(keys: Sequence[int], entry: Entry) -> Hashable:
         _past(keys, entry.past),
         frozenset((forwarder, _copy(copy)) for forwarder, copy in entry.received.items()),
         frozenset(entry.names),
+        frozenset(entry.given),
         freeze(entry.sent),
     )

@@ -20,6 +20,8 @@ from ordercast.protocols.locamu_surroundings import Surroundings
 
 _LONG = 1024
 _MOST_HELD = 256
+_MOST_BURSTS = 4
+"""So many at a time can be on their way from one node: later ones may overtake."""
 _MOST_STREAMS = 1 << SECOND_BITS
 
 _PLACED, _MORE, _COUNT = 1, 2, 2
@@ -78,13 +80,16 @@ class Sessions(Surroundings):
         self.sessions = 0
         self.outgoing: dict[int, Outgoing] = {}
         self.incoming: dict[int, Incoming] = {}
+        self.bursts: dict[int, dict[int, Incoming]] = {}
+        """By session, of copies that are sent again (H8): if one is lost, those behind it are, too."""
         super().__init__(place, options)
 
     def _survey(self) -> None:
         super()._survey()
         for peer in self.outgoing:
             self._close(peer)
-        for link in self.incoming.values():
+        bursts = [link for links in self.bursts.values() for link in links.values()]
+        for link in (*self.incoming.values(), *bursts):
             link.local, link.into = [_UNHEARD] * len(link.keys), {}
             for i, key in enumerate(link.keys):
                 self._place_stream(link, i, key)
@@ -110,9 +115,8 @@ class Sessions(Surroundings):
                 if len(link.pending) > _LONG:
                     link.pending = list(dict.fromkeys(link.pending))
 
-    def _encode(self, peer: int, past: Past, vectors: Sequence[Vector], depth: int, epoch: int) -> tuple[int, ...]:
-        """H3, H6, H7: the header of the next first copy to the peer."""
-        link = self._outgoing(peer, past)
+    def _encode(self, link: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int) -> tuple[int, ...]:
+        """H3, H6, H7: the header of the next copy of a session."""
         fresh: list[int] = []
         changes = self._changes(link, past, fresh) if link.pending else []
         told, shapes = link.told, link.shapes
@@ -189,6 +193,24 @@ class Sessions(Surroundings):
             link.told += [_UNHEARD] * (len(keys) - len(link.told))
         return link
 
+    def _burst(self) -> Outgoing:
+        """H8: a session for copies that are sent again together; it ends with them."""
+        self.sessions += 1
+        link = Outgoing()
+        link.session, link.number = self.sessions, -1
+        link.told = [_UNHEARD] * len(self.streams.keys)
+        return link
+
+    def _encode_again(
+        self, burst: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int
+    ) -> tuple[int, ...]:
+        """H8: the header of the next copy of a burst; nobody has noted what changed since the one before."""
+        keys, told = self.streams.keys, burst.told
+        past += (0,) * (len(keys) - len(past))
+        burst.number += 1
+        burst.pending = [i for i, value in enumerate(past) if value != told[i] and keys[i] >= 0]
+        return self._encode(burst, past, vectors, depth, epoch)
+
     def _introductions(self, link: Outgoing, fresh: list[int], new: list[Shape]) -> list[int]:
         """H6: streams and shapes that the other end has not heard of."""
         said = [len(fresh)]
@@ -211,12 +233,26 @@ class Sessions(Surroundings):
             link = self.incoming[peer] = Incoming()
         return link
 
+    def _burst_from(self, peer: int, session: int) -> Incoming | None:
+        """H8: where the copies of a burst are read; None: it is too old, or one of them was lost."""
+        links = self.bursts.setdefault(peer, {})
+        link = links.get(session)
+        if link is None:
+            if len(links) == _MOST_BURSTS:
+                oldest = min(links)
+                if session < oldest:
+                    return None
+                del links[oldest]
+            link = links[session] = Incoming()
+            link.session = session
+        return None if link.broken else link
+
     def _in_turn(self, link: Incoming, packet: Data) -> Iterator[Data]:
         """H4: the copies that can be read now, this one among them if it is its turn; each before the next is asked."""
-        session, number = packet.session, packet.number
+        session, number = abs(packet.session), packet.number
         if session < link.session or (session == link.session and number < link.next):
             return
-        if len(link.held) < _MOST_HELD:
+        if len(link.held) < _MOST_HELD or number == 0 or (session, number) == (link.session, link.next):
             link.held[session, number] = packet
         while link.held:
             newest = max(link.held)[0]
@@ -245,6 +281,8 @@ class Sessions(Surroundings):
         if head & _PLACED:
             depth, epoch, at = header[1], header[2], 3
         codes = header[at : at + (head >> _COUNT)]
+        if min(head, depth, epoch) < 0 or len(codes) != head >> _COUNT:
+            raise ValueError(head)
         at += head >> _COUNT
         odd: dict[int, int] = {}
         late: list[tuple[int, ...]] = []
@@ -252,11 +290,7 @@ class Sessions(Surroundings):
             at = self._meet(link, header, at)
             end = at + 1 + 2 * header[at]
             odd = dict(zip(header[at + 1 : end : 2], header[at + 2 : end : 2], strict=True))
-            at = end
-            for code in codes:
-                if code & 1:
-                    late.append(header[at : at + len(shapes[code >> 1][1])])
-                    at += len(late[-1])
+            late, at = _late_numbers(header, end, [len(shapes[code >> 1][1]) for code in codes if code & 1])
         changed = list(header[at::2])
         for i in range(at, len(header), 2):
             values[header[i]] += header[i + 1]
@@ -284,6 +318,8 @@ class Sessions(Surroundings):
     def _meet(self, link: Incoming, header: tuple[int, ...], at: int) -> int:
         """H6: hear of streams and shapes."""
         streams = header[at]
+        if streams < 0:
+            raise ValueError(streams)
         at += 1
         for i in range(at, at + 3 * streams, 3):
             index, first, second = header[i : i + 3]
@@ -297,7 +333,7 @@ class Sessions(Surroundings):
         for _ in range(shapes):
             code, forwarder, end = header[at], header[at + 1], at + 3 + header[at + 2]
             indices = header[at + 3 : end]
-            if not self._may_forward(forwarder):
+            if not at + 3 <= end <= len(header) or not self._may_forward(forwarder):
                 raise ValueError(forwarder)
             keys = [key if key >= 0 else ~key for key in (link.keys[index] for index in indices)]
             link.shapes[code] = (self._shape(forwarder, tuple([key & SECOND for key in keys])), indices)
@@ -320,11 +356,29 @@ class Sessions(Surroundings):
         if key >= 0 and key & SECOND == self.me and key >> SECOND_BITS in self.processed.gapless:
             link.into[index] = key >> SECOND_BITS
 
-    def _gaps(self) -> list[int]:
+    def _gaps(self) -> set[int]:
         """H5: peers whose copies cannot be read because one before them is missing; their sessions end here."""
-        found = [peer for peer, link in self.incoming.items() if link.held]
-        for peer in found:
-            link = self.incoming[peer]
-            link.session, link.next, link.broken = max(link.held)[0], 0, True
-            link.held.clear()
+        found: set[int] = set()
+        for peer, link in self.incoming.items():
+            if link.held:
+                found.add(peer)
+                link.session, link.next, link.broken = max(link.held)[0], 0, True
+                link.held.clear()
+        for peer, links in self.bursts.items():
+            for link in links.values():
+                if link.held:
+                    found.add(peer)
+                    link.broken = True
+                    link.held.clear()
         return found
+
+
+def _late_numbers(header: tuple[int, ...], at: int, sizes: list[int]) -> tuple[list[tuple[int, ...]], int]:
+    """The numbers of late vectors with so many each, and where they end."""
+    found = []
+    for size in sizes:
+        found.append(header[at : at + size])
+        at += size
+    if at > len(header):
+        raise ValueError("late vectors that are cut off")
+    return found, at

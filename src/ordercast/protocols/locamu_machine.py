@@ -21,6 +21,8 @@ ACK_EVERY = 64
 """So many processed messages are acknowledged at once."""
 PATIENCE = 50
 """After so many rounds without any news a node goes on asking, but no longer keeps a run from its rest."""
+AT_ONCE = 4
+"""Up to so many messages are sent to a node that has become active before it says what it has."""
 ALL_LINKED_AFTER = 2
 """Unanswered rounds after which everybody near is asked."""
 
@@ -43,6 +45,8 @@ class Locamu(Ordering):
         self.told: dict[int, int] = {}
         """Up to which change each linked node has been sent the columns."""
         self.last_told = 0
+        self.attending: dict[int, int] = {}
+        """Who has become active and was asked what it has (R3), and in which round."""
         self.quiet_rounds = 0
         self.need_rounds = 0
         self.tick_armed = _NOT_ARMED
@@ -64,7 +68,7 @@ class Locamu(Ordering):
     def on_recover(self, out: Outbox) -> None:
         """R6: back with the durable state: say what is here and ask for what is not."""
         for peer in self.linked:
-            self._acknowledge(peer, out, need=True, ask=self.round, reset=True)
+            self._acknowledge(peer, out, need=self.distance[peer] == 1, ask=self.round, reset=True)
         self._stir(out)
         if self.buffer:
             self._held_back(out)
@@ -88,7 +92,12 @@ class Locamu(Ordering):
             self._ask(out)
 
     def on_suspect(self, peer: NodeId, out: Outbox) -> None:
-        self.suspected.add(self._rank(peer))
+        rank = self._rank(peer)
+        self.suspected.add(rank)
+        for entry in self.store.values():
+            entry.forget_sent(rank)  # It may have been lost.
+            if rank in entry.received:
+                entry.sent = None  # From now on this node may send it in the other's name, too.
         self._detector_changed(out)
 
     def on_trust(self, peer: NodeId, out: Outbox) -> None:
@@ -107,18 +116,25 @@ class Locamu(Ordering):
     def _detector_changed(self, out: Outbox) -> None:
         """R3: nodes that are active now get what they lack, and for suspected ones others take over."""
         before, self.active = self.active, self._find_active()
-        fresh = sorted(self.active - before)
+        for peer in sorted(self.active - before):
+            self._attend_to(peer, out)
         for entry in list(self.store.values()):
-            entry.sent = None
-            for peer in fresh:
-                if self._lacks_own(entry, peer):
-                    self._send_again(entry, peer, out)
             for forwarder in sorted(self.suspected.intersection(entry.received)):
                 self._take_over(entry, forwarder, out)
         self._stir(out)
         if self.buffer:
             self.need_rounds = 0
             self._held_back(out)
+
+    def _attend_to(self, peer: int, out: Outbox) -> None:
+        """R3: a few messages are sent at once; of many, most have come another way, so the peer is asked first."""
+        due = [entry for entry in self.store.values() if entry.is_due(peer, self.round)]
+        lacking = [entry for entry in due if self._lacks_own(entry, peer)]
+        if len(lacking) > AT_ONCE:
+            self.attending[peer] = self.round
+            self._acknowledge(peer, out, ask=self.round)
+            return
+        self._send_together(lacking, peer, out)
 
     def _take_over(self, entry: Entry, forwarder: int, out: Outbox) -> None:
         """R3, R4: send in the name of a suspected forwarder, to whom nobody downstream of it will."""
@@ -142,7 +158,7 @@ class Locamu(Ordering):
             told = read_all_vectors(packet.vectors)
         except ValueError:
             raise PeerError(self.routes.nodes[peer], "sent names that make no sense") from None
-        vectors = [self._vector(vector) for vector in told]
+        vectors = [self._vector(vector) for vector in told if self._may_forward(vector[0] >> 1)]
         names = self._usable(vectors)
         if self.processed.has_any(names):
             self._add_names(names, vectors, None, out)
@@ -227,9 +243,9 @@ class Locamu(Ordering):
         if ack.reset:
             self._close(peer)
             for entry in self.store.values():
-                if entry.sent is not None:
-                    entry.sent.pop(peer, None)
-        if self.waiting.acknowledge(peer, ack.columns) and self.store:
+                entry.forget_sent(peer)
+        columns = [column for column in ack.columns if column[0] in self.distance]
+        if self.waiting.acknowledge(peer, columns) and self.store:
             self._stir(out)
         if ack.floors:
             self._adopt(peer, ack)
@@ -251,10 +267,18 @@ class Locamu(Ordering):
         """R2: send again what the peer asks for, or has not acknowledged in two answers."""
         if not ack.need and not ack.reply:
             return
-        before = self.round + 1 if ack.need else ack.reply - 1
+        attended = self.attending.get(peer, ack.reply + 1) <= ack.reply
+        if attended:
+            del self.attending[peer]
+        before = self.round + 1 if ack.need or attended else ack.reply - 1
+        again: list[Entry] = []
         for entry in self._older(before):
             if entry.is_due(peer, before) and self.waiting.lacks(peer, entry.vectors):
-                self._give(entry, peer, ack.need, out)
+                if self._wants_copy(entry, peer, ack.need):
+                    again.append(entry)
+                else:
+                    self._give_names(entry, peer, ack.need, out)
+        self._send_together(again, peer, out)
 
     def _older(self, before: int) -> list[Entry]:
         """Messages that were processed before that round."""
@@ -265,19 +289,25 @@ class Locamu(Ordering):
             found.append(entry)
         return found
 
-    def _give(self, entry: Entry, peer: int, need: bool, out: Outbox) -> None:
+    def _wants_copy(self, entry: Entry, peer: int, need: bool) -> bool:
+        """R2: whether an own copy is what the peer should get."""
+        if self.rules.pushes and self._is_held_by(entry, peer):
+            return False
+        wanted = self.rules.pushes or self._lacks_own(entry, peer)
+        return wanted and (need or peer in self.active) and self._target(entry, peer) is not None
+
+    def _give_names(self, entry: Entry, peer: int, need: bool, out: Outbox) -> None:
         if self.rules.pushes and self._is_held_by(entry, peer):
             self._send_alias(entry, peer, out)
             return
-        wanted = self.rules.pushes or self._lacks_own(entry, peer)
-        if wanted and (need or peer in self.active) and self._send_again(entry, peer, out):
-            return
-        if need:
-            for forwarder in sorted(self.suspected.intersection(entry.received)):
-                if peer in self._lacking(entry, forwarder):
-                    self._send_proxy(entry, entry.received[forwarder], peer, out)
-            if self.rules.pushes:
-                self._send_alias(entry, peer, out)
+        suspected = sorted(self.suspected.intersection(entry.received))
+        silent = [forwarder for forwarder in suspected if peer in self._lacking(entry, forwarder)]
+        for forwarder in silent:
+            self._send_proxy(entry, entry.received[forwarder], peer, out)
+        if need and self.rules.pushes:
+            self._send_alias(entry, peer, out)
+        elif silent:
+            entry.note_sent(peer, self.round)
 
     def _is_held_by(self, entry: Entry, peer: int) -> bool:
         """Whether the peer has acknowledged the message under one of its names."""
@@ -302,6 +332,8 @@ class Locamu(Ordering):
         for copy in self.buffer.values():
             asked.add(copy.sender)
             asked |= {forwarder for forwarder, number in copy.wants if number > self.processed.prefix[forwarder]}
+        if self.need_rounds == 1:
+            asked = self._nearest(asked) or asked
         if self.need_rounds > ALL_LINKED_AFTER:
             asked |= set(self.linked) - self.suspected
         for peer in sorted(asked.intersection(self.linked)):
@@ -311,6 +343,10 @@ class Locamu(Ordering):
             self.need_armed = _ARMED if patient else _IN_BACKGROUND
             delay = min(self.need_ns << min(self.need_rounds, 10), max(self.ack_ns, self.need_ns))
             out.set_timer(NEED, delay, background=not patient)
+
+    def _nearest(self, peers: set[int]) -> set[int]:
+        """Those of them with nobody between who would do as well."""
+        return {peer for peer in peers if self.distance.get(peer) == 1 or self.way.get(peer) in self.suspected}
 
     # Forgetting
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ordercast.core.errors import UsageError
+from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message, Packet
@@ -24,6 +24,7 @@ from ordercast.protocols.locamu_membership_notices import (
     Farewell,
     Knock,
     Welcome,
+    is_internal,
     only,
 )
 from ordercast.protocols.locamu_membership_tables import Tables
@@ -123,6 +124,8 @@ class Membership(Views):
         self._wish(topic, out, joins=False)
 
     def _wish(self, topic: Topic, out: Outbox, *, joins: bool) -> None:
+        if is_internal(topic):
+            raise UsageError(f"{self.place.node} cannot be a member of {topic!r}: the name is the protocol's own")
         if self.status == INSIDE:
             self._want(topic, out, joins=joins)
         elif self.status == OUTSIDE:
@@ -218,10 +221,12 @@ class Membership(Views):
 
     def _begin(self, welcome: Welcome, out: Outbox) -> None:
         """V4: part of the tree from now on; what was sent here meanwhile is asked for."""
+        if not self._makes_sense(welcome):
+            raise PeerError(self._parent_name(), "sent a welcome that makes no sense")
         self.tables.take_over(welcome)
         self._settle_in(self.tables.around())
         self._inherit(welcome)
-        self.status, self.knocking = INSIDE, False
+        self.status, self.knocking, self.outdated = INSIDE, False, True
         out.cancel_timer(KNOCK)
         out.note("join", {"under": str(self.place.parent)})
         self._meet_strangers()
@@ -234,6 +239,24 @@ class Membership(Views):
         if self.hurried:
             self.hurried = False
             self.on_leave(out)
+
+    def _makes_sense(self, welcome: Welcome) -> bool:
+        """Whether its changes lead to a tree with this node under its parent, and it tells of that tree only."""
+        tree = self.tables.start
+        for leaf, under in welcome.changes:
+            if not tree.can_change(leaf, under):
+                return False
+            tree = tree.without_leaf(leaf) if under is None else tree.with_leaf(leaf, under)
+        here, everybody = tree.rank.get(self.place.node), range(len(tree.nodes))
+        if here is None or here in tree.gone or tree.nodes[tree.near[here][0]] != self._parent_name():
+            return False
+        members = [node for known in welcome.lists.values() for nodes in known.values() for node in nodes]
+        streams = [node for first, second, _ in welcome.past for node in (first, second)]
+        return (
+            0 <= welcome.settled <= len(welcome.changes)
+            and all(known and min(known) >= 0 for known in welcome.lists.values())
+            and all(node in everybody for node in (*members, *streams))
+        )
 
     def _inherit(self, welcome: Welcome) -> None:
         """V4: the past of the parent, as far as this node looks."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ordercast.core.errors import InvariantError, PeerError, UsageError, unknown_name
+from ordercast.core.errors import InvariantError, PeerError, unknown_name
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message
@@ -74,9 +74,10 @@ class Groups(Locamu):
 
     def _check_table(self, copy: Copy) -> None:
         """E3: whoever is to process a message has processed the list it goes by."""
-        if self._origin(copy.message) == NOBODY:
+        if self._origin(copy.message) == NOBODY or copy.forwarder not in self.way:
             raise self._nonsense(copy.sender, copy.message)
-        if self.tables.way(copy.message.topic, copy.epoch) is None:
+        way = self.tables.way(copy.message.topic, copy.epoch)
+        if way is None or self.me >= len(way[0].nodes):
             sender = self.routes.nodes[copy.sender]
             raise PeerError(sender, f"sent {copy.message.id}, which goes by a list of members that nobody announced")
 
@@ -89,16 +90,8 @@ class Groups(Locamu):
 
     # What the application asks for
 
-    def on_subscribe(self, topic: Topic, out: Outbox) -> None:
-        self._want(topic, out, joins=True)
-
-    def on_unsubscribe(self, topic: Topic, out: Outbox) -> None:
-        self._want(topic, out, joins=False)
-
     def _want(self, topic: Topic, out: Outbox, *, joins: bool) -> None:
         """E1: ask the owner, unless this is so already or will be."""
-        if is_internal(topic):
-            raise UsageError(f"{self._name} cannot be a member of {topic!r}: the name is the protocol's own")
         asked = self.requests.get(topic)
         if joins == (asked[-1] if asked else self.me in self.tables.newest_members(topic)):
             return
@@ -162,7 +155,9 @@ class Groups(Locamu):
 
     def _on_members(self, change: Members, owner: NodeId, out: Outbox) -> None:
         """E3, E4: go by the new list from now on, and say so."""
-        rank = self.tables.tree(self.tables.view).rank[change.node]
+        rank = self.tables.tree(self.tables.view).rank.get(change.node)
+        if rank is None:
+            return  # Whoever made this up is far away: nobody here can be blamed.
         if self.tables.install(change.topic, change.epoch, rank, joins=change.joins) and rank == self.me:
             self.requests[change.topic] = self.requests.get(change.topic, [])[1:]
             if not self.requests[change.topic]:
@@ -178,7 +173,8 @@ class Groups(Locamu):
 
     def _on_stable(self, stable: Stable, out: Outbox) -> None:
         """E5, E6: older lists can go, and what this node had asked for has become true everywhere."""
-        if not self.tables.confirm(stable.topic, stable.epoch):
+        known = stable.epoch <= self.tables.newest.get(stable.topic, 0)
+        if not known or not self.tables.confirm(stable.topic, stable.epoch):
             return
         self._discard()
         standing, since = self.standing.get(stable.topic, (OUT, 0))

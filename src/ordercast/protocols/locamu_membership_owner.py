@@ -82,6 +82,3 @@ class Owner(State):
             return False
         self.unseen -= {node}
         return not self.unseen
-
-    def end(self) -> None:
-        self.under_way = 0

@@ -88,6 +88,10 @@ class Views(Groups):
 
     def _on_view(self, view: View) -> None:
         """V2, V3, V6: publish by the new tree from now on. Who joins is looked at at once, who leaves not yet lost."""
+        if view.number > self.tables.view:
+            tree = self.tables.tree(self.tables.view)
+            if view.number > self.tables.view + 1 or not tree.can_change(view.node, view.under):
+                return  # Whoever made this up is far away: nobody here can be blamed.
         if self.tables.change(view.number, view.node, view.under):
             if view.under is not None:
                 self._look_around()
@@ -108,7 +112,7 @@ class Views(Groups):
 
     def _on_settled(self, number: int, out: Outbox) -> None:
         """V3: the parent lets the leaf in. V6: everything of who has left is forgotten."""
-        if not self.tables.settle(number):
+        if number > self.tables.view or not self.tables.settle(number):
             return
         leaf, under = self.tables.changes[number - 1]
         if under == self._name:
@@ -138,6 +142,7 @@ class Views(Groups):
         self.waiting.forget(rank)
         self.outgoing.pop(rank, None)
         self.incoming.pop(rank, None)
+        self.bursts.pop(rank, None)
         self.told.pop(rank, None)
         self.suspected.discard(rank)
         self._look_around()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.errors import InvariantError, PeerError, UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message
@@ -80,6 +80,9 @@ class Ordering(Forwarding):
             copy.wants = self._unsatisfied(copy.pairs())
             self._on_copy(copy, None, out)
             return
+        if packet.session < 0:
+            self._on_burst(peer, packet, out)
+            return
         link = self._incoming(peer)
         if packet.session == link.session and packet.number == link.next and not link.held and not link.broken:
             self._go_on(peer, link, packet, out)
@@ -107,6 +110,18 @@ class Ordering(Forwarding):
                 news = [(local[i], past[i]) for i in changed if local[i] >= 0]
         # A number beyond a gap is processed, and what follows from it has to wait for the gap all the same.
         link.stale = self._on_copy(copy, news, out) != PROCESSED or self.processed.holes > 0
+
+    def _on_burst(self, peer: int, packet: Data, out: Outbox) -> None:
+        """H8: a copy that was sent again, with what differs from the one before."""
+        link = self._burst_from(peer, -packet.session)
+        if link is None:
+            return
+        for readable in self._in_turn(link, packet):
+            copy, _ = self._read(peer, link, readable)
+            copy.wants = self._unsatisfied(copy.pairs())
+            self._on_copy(copy, None, out)
+        if link.held:
+            self._held_back(out)
 
     def _read_whole(self, peer: int, packet: Data) -> Copy:
         try:
@@ -293,7 +308,11 @@ class Ordering(Forwarding):
         nearest = min(vector[0].distance for vector in added)
         for peer, hop, _ in self._plan(entry.came, entry.message.topic, entry.epoch, entry.depth)[1]:
             if peer in self.active and nearest + hop <= self.radii.window:
-                self._send_again(entry, peer, out)
+                # If the peer lacks the message after all, it will say so (R2). Names alone are no use by printed rules.
+                if peer in entry.given and self.rules.gapless:
+                    self._send_alias(entry, peer, out)
+                else:
+                    self._send_again(entry, peer, out)
 
     def _merge_duplicate(self, copy: Copy, out: Outbox) -> None:
         """C6 as printed: a duplicate raises the past like a first copy."""
@@ -313,7 +332,12 @@ class Ordering(Forwarding):
         while changed and self.buffer:
             changed = False
             for key, copy in list(self.buffer.items()):
-                if self._sort_out(copy, None, out) != HELD:
+                try:
+                    outcome = self._sort_out(copy, None, out)
+                except PeerError:
+                    del self.buffer[key]  # Once is enough to say that it makes no sense.
+                    raise
+                if outcome != HELD:
                     del self.buffer[key]
                     changed = True
 

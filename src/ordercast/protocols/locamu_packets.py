@@ -28,7 +28,10 @@ class Data(Packet, frozen=True, tag=1):
     message: Message
     """Without its payload for nodes beside the route."""
     session: int
-    """0: the header stands for itself (`Whole`). Otherwise it goes on from the copy before in this session (H3)."""
+    """0: the header stands for itself (`Whole`). Otherwise it goes on from the copy before in this session (H3).
+
+    Negative: of copies that are sent again together (H8).
+    """
     number: int
     header: tuple[int, ...]
 

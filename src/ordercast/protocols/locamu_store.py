@@ -93,6 +93,8 @@ class Entry(State):
         self.names = copy.names
         self.round = round_
         """In which it was processed."""
+        self.given: list[int] = []
+        """Who was sent a copy by this node; it may have been lost."""
         self.sent: dict[int, tuple[int, int]] | None = None
         """Until which round a node that was sent it again has time to say so, and for how many rounds it had."""
 
@@ -103,6 +105,11 @@ class Entry(State):
     def is_due(self, peer: int, before: int) -> bool:
         """R2: whether the peer has had time until that round."""
         return self.sent is None or peer not in self.sent or self.sent[peer][0] < before
+
+    def forget_sent(self, peer: int) -> None:
+        """R2: what was sent to the peer so far does not count."""
+        if self.sent is not None:
+            self.sent.pop(peer, None)
 
     def note_sent(self, peer: int, round_: int) -> None:
         """R2: it was sent again: the peer has twice as many rounds as the last time."""
@@ -243,7 +250,7 @@ class Waiting(State):
                 complete[shape.code] = numbers[0]
         return False
 
-    def acknowledge(self, peer: int, columns: Columns) -> bool:
+    def acknowledge(self, peer: int, columns: Iterable[tuple[int, ...]]) -> bool:
         """Take in an acknowledgement; whether it says anything new."""
         news = False
         known = self.known

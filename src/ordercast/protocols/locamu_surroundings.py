@@ -93,6 +93,7 @@ class Surroundings(Machine):
         for copy in self.buffer.values():
             copy.vectors = tuple([self._seen_anew(vector) for vector in copy.vectors])
             copy.names = self._usable(copy.vectors)
+            copy.wants = [want for want in copy.wants if want[0] in self.processed.gapless]  # V6
         for entry in self.store.values():
             entry.vectors = tuple([self._seen_anew(vector) for vector in entry.vectors])
 
@@ -224,7 +225,9 @@ class Surroundings(Machine):
         """The rank of the publisher."""
         rank = self.origins.get(message.origin)
         if rank is None:
-            rank = self.origins[message.origin] = self.routes.rank.get(message.publisher, NOBODY)
+            rank = self.routes.rank.get(message.publisher, NOBODY)
+            if rank != NOBODY:
+                self.origins[message.origin] = rank
         return rank
 
     @property

@@ -102,7 +102,7 @@ def test_a_lost_reference_is_asked_for_and_the_session_begins_anew() -> None:
     group.carry(Ack, to="0", by="1")
     fourth = group.publish("0", "012")
     *_, packet = group.travelling(fourth, to="1", by="0")
-    assert packet.session == 2
+    assert packet.session > 1
     assert packet.number == 0
     group.settle()
     assert group.order["1"] == group.order["2"] == [first, second, third, fourth]
