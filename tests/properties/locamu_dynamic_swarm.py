@@ -1,6 +1,6 @@
 """A swarm of small LoCaMu runs in which groups and the tree change, judged every time.
 
-    python tests/properties/locamu_dynamic_swarm.py --seeds 1000 --f 2
+    python -m tests.properties.locamu_dynamic_swarm --seeds 1000 --f 2
 
 Nodes subscribe and unsubscribe, leaves join and leave, everybody publishes; links lose, double and reorder; nodes crash
 and recover, and are suspected wrongly. Beside the judge, an oracle looks into every machine: see `Oracle`.

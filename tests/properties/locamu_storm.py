@@ -1,6 +1,6 @@
 """A storm of small LoCaMu runs at the level of single packets: any order, any loss, any suspicion at any time.
 
-    python tests/properties/locamu_storm.py --seeds 1000 --f 2
+    python -m tests.properties.locamu_storm --seeds 1000 --f 2
 
 Harsher than a network: nothing connects suspicions with crashes, and copies arrive in any order or never. After every
 step the oracle knows what each node has processed and checks causal order hop by hop (N7), at nodes that only pass

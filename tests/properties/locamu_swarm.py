@@ -1,6 +1,6 @@
 """A swarm of small random LoCaMu runs in the simulator, judged every time.
 
-    python tests/properties/locamu_swarm.py --seeds 1000 --f 2
+    python -m tests.properties.locamu_swarm --seeds 1000 --f 2
 
 Lines, binary, random, comb and zig-zag trees; overlapping groups; links that lose, double and reorder; crashes with
 recovery, partitions, pauses, false suspicions, and nodes that stay down within the fault assumption (P4), from the

@@ -30,7 +30,7 @@ def test_the_promise_is_kept_whatever_changes(f: int, first: int, tmp_path: Path
     counts: Counter[str] = Counter()
     for seed in range(first, first + SEEDS_PER_TEST):
         verdict, oracle = judge_seed(seed, f, tmp_path / "run")
-        replay = f"python tests/properties/locamu_dynamic_swarm.py --seeds 1 --first {seed} --f {f}"
+        replay = f"python -m tests.properties.locamu_dynamic_swarm --seeds 1 --first {seed} --f {f}"
         assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"
         counts += oracle.counts
     assert counts["joined"]

@@ -167,8 +167,6 @@ def test_only_who_has_the_header_may_send_in_anothers_name() -> None:
     assert group.order["1"] == []
     group.in_flight.clear()
     group.suspect("0", by="2")
-    group.in_flight.clear()
-    group.ask("1")
     (proxy,) = group.travelling(message, to="1", by="2")
     assert group.said(proxy).forwarder == 0
     group.carry(message, to="1", by="2")

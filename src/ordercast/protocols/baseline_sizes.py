@@ -6,8 +6,6 @@ or number counts four bytes, and message ids, names of topics, framing and ackno
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ordercast.core.state import State
 from ordercast.protocols.locamu_sizes import WORD
 
@@ -34,11 +32,6 @@ class Tally(State):
 def changed_clock_bytes(groups: int, entries: int) -> int:
     """CBCAST: per group with a change a word, per changed entry two."""
     return WORD * groups + 2 * WORD * entries
-
-
-def whole_clock_bytes(group_sizes: Iterable[int]) -> int:
-    """CBCAST without compression: a word per member of each group, in one fixed order."""
-    return WORD * sum(group_sizes)
 
 
 def barrier_bytes(targets: int, entries: int) -> int:

@@ -67,9 +67,11 @@ class Header(Encoded):
     def fits(self, everyone: Nodes) -> bool:
         """Whether it speaks of these nodes only."""
         if self._highest is None:
-            nodes = [nodes for waits in self.lists.values() for _, nodes in waits]
-            self._highest = max(self.lists, default=0), max(nodes, default=0)
-        return 1 << self._highest[0] <= everyone and self._highest[1] <= everyone
+            sets = [nodes for waits in self.lists.values() for _, nodes in waits]
+            self._highest = max(self.lists, default=0), max(sets, default=0)
+        publisher, nodes = self._highest
+        # A rank from the wire may be astronomical: it must not become a set of its own.
+        return publisher < everyone.bit_length() and nodes <= everyone
 
     def known_after(self, known: Known, publisher: int, number: int) -> Known:
         """B5: what is known to be delivered at the publisher, after its message of that number with this header.

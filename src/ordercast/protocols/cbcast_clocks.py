@@ -217,9 +217,9 @@ class Difference(Encoded):
         split = int(np.searchsorted(slots, layout.size))
         counts = clock.counts.copy()
         counts[slots[:split]] += changes[:split]
-        outside = clock.outside
+        outside = dict(clock.outside)
         for slot, change in zip(slots[split:].tolist(), changes[split:].tolist(), strict=True):
-            outside = {**outside, slot: outside.get(slot, 0) + change}
+            outside[slot] = outside.get(slot, 0) + change
         if (split and counts[slots[:split]].min() < 0) or min(outside.values(), default=0) < 0:
             raise ValueError("a count below zero")
         return Clock(counts, {slot: count for slot, count in outside.items() if count})

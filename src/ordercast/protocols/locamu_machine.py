@@ -116,31 +116,32 @@ class Locamu(Ordering):
     def _detector_changed(self, out: Outbox) -> None:
         """R3: nodes that are active now get what they lack, and for suspected ones others take over."""
         before, self.active = self.active, self._find_active()
-        for peer in sorted(self.active - before):
+        fresh = sorted(self.active - before)
+        takers = sorted(self._takers()) if self.suspected else []
+        for peer in dict.fromkeys([*fresh, *takers]):
             self._attend_to(peer, out)
-        for entry in list(self.store.values()):
-            for forwarder in sorted(self.suspected.intersection(entry.received)):
-                self._take_over(entry, forwarder, out)
         self._stir(out)
         if self.buffer:
             self.need_rounds = 0
             self._held_back(out)
 
+    def _takers(self) -> set[int]:
+        """R4: active nodes that a suspected forwarder had numbered, and that this node has not."""
+        found: set[int] = set()
+        for entry in self.store.values():
+            for forwarder in self.suspected.intersection(entry.received):
+                found.update(self._lacking(entry, forwarder))
+        return found & self.active
+
     def _attend_to(self, peer: int, out: Outbox) -> None:
         """R3: a few messages are sent at once; of many, most have come another way, so the peer is asked first."""
         due = [entry for entry in self.store.values() if entry.is_due(peer, self.round)]
-        lacking = [entry for entry in due if self._lacks_own(entry, peer)]
+        lacking = [entry for entry in due if self.waiting.lacks(peer, entry.vectors)]
         if len(lacking) > AT_ONCE:
             self.attending[peer] = self.round
             self._acknowledge(peer, out, ask=self.round)
-            return
-        self._send_together(lacking, peer, out)
-
-    def _take_over(self, entry: Entry, forwarder: int, out: Outbox) -> None:
-        """R3, R4: send in the name of a suspected forwarder, to whom nobody downstream of it will."""
-        for peer in self._lacking(entry, forwarder):
-            if peer in self.active and peer not in entry.own[0].nodes:
-                self._send_proxy(entry, entry.received[forwarder], peer, out)
+        else:
+            self._give(lacking, peer, out, need=False)
 
     def _lacking(self, entry: Entry, forwarder: int) -> list[int]:
         """Linked nodes that have not acknowledged the number the forwarder gave them."""
@@ -271,14 +272,8 @@ class Locamu(Ordering):
         if attended:
             del self.attending[peer]
         before = self.round + 1 if ack.need or attended else ack.reply - 1
-        again: list[Entry] = []
-        for entry in self._older(before):
-            if entry.is_due(peer, before) and self.waiting.lacks(peer, entry.vectors):
-                if self._wants_copy(entry, peer, ack.need):
-                    again.append(entry)
-                else:
-                    self._give_names(entry, peer, ack.need, out)
-        self._send_together(again, peer, out)
+        due = [entry for entry in self._older(before) if entry.is_due(peer, before)]
+        self._give([entry for entry in due if self.waiting.lacks(peer, entry.vectors)], peer, out, need=ack.need)
 
     def _older(self, before: int) -> list[Entry]:
         """Messages that were processed before that round."""
@@ -288,6 +283,16 @@ class Locamu(Ordering):
                 break
             found.append(entry)
         return found
+
+    def _give(self, lacking: list[Entry], peer: int, out: Outbox, *, need: bool) -> None:
+        """R2: what this node can do for a peer that lacks these, or some name of them."""
+        again: list[Entry] = []
+        for entry in lacking:
+            if self._wants_copy(entry, peer, need):
+                again.append(entry)
+            else:
+                self._give_names(entry, peer, need, out)
+        self._send_together(again, peer, out)
 
     def _wants_copy(self, entry: Entry, peer: int, need: bool) -> bool:
         """R2: whether an own copy is what the peer should get."""
