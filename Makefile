@@ -36,6 +36,9 @@ bench: $(READY) ## benchmarks, each beside a peer or a limit
 swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the kernels
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.pubsub_swarm --seeds $(SEEDS)
+	@$(BIN)/python -m tests.properties.baseline_swarm --seeds $(SEEDS)
+	@for f in 1 2; do $(BIN)/python -m tests.properties.locamu_swarm --seeds $(SEEDS) --f $$f || exit 1; done
+	@$(BIN)/python -m tests.properties.locamu_dynamic_swarm --seeds $(SEEDS)
 
 chaos: $(READY) ## CHAOS random runs of real broker and client processes (default 20), killed, stopped and cut off
 	@$(BIN)/python -m tests.chaos.swarm --seeds $(CHAOS)

@@ -1,6 +1,6 @@
 """A swarm of small random runs of the baselines on trees, judged every time.
 
-    python tests/properties/baseline_swarm.py --seeds 1000 --protocol cbcast
+    python -m tests.properties.baseline_swarm --seeds 1000 --protocol cbcast
 
 Lines, binary and random trees; overlapping groups, with publishers that are members of none; links that lose, double
 and reorder; crashes with recovery, partitions, pauses and false suspicions, as far as a protocol says it survives.

@@ -1,6 +1,6 @@
 """A swarm of small random runs: any overlay, any faults that the protocol says it survives, judged every time.
 
-    python tests/properties/swarm.py --seeds 1000 --protocol fifo
+    python -m tests.properties.swarm --seeds 1000 --protocol fifo
 
 A seed is a whole run: overlay, links, faults, workload and every draw in it. A failing one prints its verdict, the
 scenario as TOML and the command that runs it again.
@@ -252,7 +252,7 @@ def _report(name: str, protocol: ProtocolInfo, seed: int, verdict: Verdict) -> N
             for witness in result.witnesses[:1]:
                 print("    " + "\n    ".join(witness.story))
     print(dump_scenario(swarm_scenario(protocol, seed)))
-    print(f"again: python tests/properties/swarm.py --seeds 1 --first {seed} --protocol {name}", flush=True)
+    print(f"again: python -m tests.properties.swarm --seeds 1 --first {seed} --protocol {name}", flush=True)
 
 
 if __name__ == "__main__":

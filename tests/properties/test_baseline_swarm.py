@@ -22,7 +22,7 @@ SEEDS_PER_TEST = 10
 def test_the_promise_is_kept_whatever_happens(name: str, first: int, tmp_path: Path) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         verdict = judge_seed(lookup(name), seed, tmp_path / "run")
-        replay = f"python tests/properties/baseline_swarm.py --seeds 1 --first {seed} --protocol {name}"
+        replay = f"python -m tests.properties.baseline_swarm --seeds 1 --first {seed} --protocol {name}"
         assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"
 
 

@@ -24,7 +24,7 @@ def test_the_promise_is_kept_whatever_happens(name: str, first: int, tmp_path: P
     protocol = lookup(name)
     for seed in range(first, first + SEEDS_PER_TEST):
         verdict = judge_seed(protocol, seed, tmp_path / "run")
-        replay = f"python tests/properties/swarm.py --seeds 1 --first {seed} --protocol {name}"
+        replay = f"python -m tests.properties.swarm --seeds 1 --first {seed} --protocol {name}"
         assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"
 
 

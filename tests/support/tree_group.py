@@ -51,3 +51,32 @@ class AnyTreeGroup(Group):
         self.in_flight.clear()
         for node in self.nodes:
             self.recover(node)
+
+
+def stumble(group: AnyTreeGroup) -> dict[str, int]:
+    """Nodes 0 to 3 publish, a few packets arrive, everybody crashes and recovers, five times; then all of it settles.
+
+    How many messages each of them has delivered, none of them twice.
+    """
+    for round_ in range(5):
+        for node, members in zip("0123", ("0123", "23", "02", "0123"), strict=True):
+            group.publish(node, members)
+        group.reorder(round_)
+        for _ in range(min(6, len(group.in_flight))):
+            sender, receiver, packet = group.in_flight.pop(0)
+            group.hand(packet, to=receiver, by=sender)
+        group.crash_and_recover_all()
+    group.settle()
+    assert all(len(seen) == len(set(seen)) for seen in group.delivered.values())
+    return {str(node): len(seen) for node, seen in group.delivered.items()}
+
+
+def assert_copy_is_independent(group: AnyTreeGroup, node: str, members: str) -> None:
+    """A copy of a node's machine equals it, until the copy publishes to these members; the machine stays as it was."""
+    original = group.machines[NodeId(node)]
+    clone, frozen = original.copy(), original.frozen()
+    assert clone == original
+    group.machines[NodeId(node)] = clone
+    group.publish(node, members)
+    assert clone != original
+    assert original.frozen() == frozen

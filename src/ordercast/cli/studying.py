@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from ordercast.cli.exits import HELD, VIOLATED
+from ordercast.cli.exits import HELD, UNDECIDED, VIOLATED
 from ordercast.cli.options import Json, Master, console, print_json, progress_bar
 
 if TYPE_CHECKING:
@@ -99,7 +99,6 @@ def run_study(
     """
     from ordercast.experiments import lookup
     from ordercast.experiments import run_study as run
-    from ordercast.experiments.study import GUARANTEES_HOLD
     from ordercast.report.study import write_study_report
 
     study = lookup(name)
@@ -114,9 +113,17 @@ def run_study(
     else:
         _print_result(result)
         typer.echo(f"report: {page}")
-    # A claim of a source that does not reproduce is a finding; a broken guarantee or a missing result is a failure.
-    broken = any(claim.id == GUARANTEES_HOLD and claim.holds is False for claim in result.claims)
-    raise typer.Exit(VIOLATED if broken or result.failed else HELD)
+    raise typer.Exit(_exit_code(result))
+
+
+def _exit_code(result: StudyResult) -> int:
+    """A claim of a source that does not reproduce is a finding; a broken promise or a missing result is a failure."""
+    from ordercast.experiments.study import GUARANTEES_HOLD, ORDER_HOLDS
+
+    promises = [claim.holds for claim in result.claims if claim.id in (GUARANTEES_HOLD, ORDER_HOLDS)]
+    if False in promises or result.failed:
+        return VIOLATED
+    return UNDECIDED if None in promises else HELD
 
 
 def _page(result: StudyResult, command: str) -> StudyReport:

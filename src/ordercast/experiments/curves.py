@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import fmean, stdev
 
@@ -50,6 +50,12 @@ def fit_line(points: Curve) -> Line | None:
     spread = float(((y - y.mean()) ** 2).sum())
     left = float(((y - slope * x - intercept) ** 2).sum())
     return Line(slope, intercept, 1 - left / spread if spread else 1.0)
+
+
+def measured_at(points: Curve, wanted: Iterable[float]) -> bool | None:
+    """True if there is a point wherever one is wanted; else None: what is missing might say something else."""
+    places = set(wanted)
+    return True if places and places <= {point.x for point in points} else None
 
 
 def rises(points: Curve) -> bool | None:

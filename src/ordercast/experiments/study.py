@@ -13,6 +13,8 @@ from ordercast.core.errors import InvariantError, unknown_name
 
 GUARANTEES_HOLD = "guarantees-hold"
 """The claim, of every study that judges its runs, that all of them held what they promise."""
+ORDER_HOLDS = "order-holds"
+"""The claim, of studies whose runs may end before everything has arrived, that nothing was out of order until then."""
 
 Value = str | int | float | bool | None
 Row = dict[str, Value]

@@ -11,7 +11,7 @@ import pytest
 from ordercast.core.ids import NodeId
 from ordercast.experiments.locamu_scale import FAULTS_STUDY
 from ordercast.experiments.locamu_scale.meter import metered
-from ordercast.experiments.locamu_scale.storm import QUARTER, SINGLE, colours, crashes, scenario
+from ordercast.experiments.locamu_scale.storm import DOWN_MS, QUARTER, SINGLE, colours, crashes, scenario
 from ordercast.experiments.locamu_scale.storm_runs import HALF, LITTLE, SOURCE_HALF, measure, series
 from ordercast.experiments.locamu_scale.storm_watch import KINDS, StormWatch
 from ordercast.experiments.study import Claim, Row
@@ -81,17 +81,31 @@ def test_crashes_within_the_assumption_cost_neither_order_nor_messages() -> None
     assert at_first <= int(str(row["resend_bytes"]))
 
 
-def test_a_gap_is_the_longest_silence_from_the_crash_on() -> None:
+def gap_of(deliveries: list[tuple[int, int]], *, end_ms: float = 0.0) -> tuple[float, float]:
+    """Of a child of the root: when its gap began after the crash, and how long it was; deliveries with when due."""
     watch = StormWatch(lookup("locamu"), 15)
     planned = scenario(SMALL, 100.0, duration_ms=1_200.0, limited=True, stormy=True)
-    watch.prepare(World(planned, lookup("locamu"), 0, None))
+    world = World(planned, lookup("locamu"), 0, None)
+    watch.prepare(world)
     crash = next(crash for crash in crashes(15, 1_200.0, QUARTER) if crash.node == "n0")
-    start = crash.at_ms
-    for delivered, due in ((-90, -91), (-1, -2), (60, 5), (65, 64), (400, 100), (900, 899)):
-        watch.delivered[1].append(int((start + delivered) * 1e6))
-        watch.due[1].append(int((start + due) * 1e6))
+    for delivered, due in deliveries:
+        watch.delivered[1].append(int((crash.at_ms + delivered) * 1e6))
+        watch.due[1].append(int((crash.at_ms + due) * 1e6))
+    world.clock.run_until(int((crash.at_ms + end_ms) * 1e6))
     gap = watch.gaps([crash])[0]
-    assert (gap.child, gap.start_ms, gap.ms) == (1, start + 100.0, 300.0)
+    assert gap.child == 1
+    return gap.start_ms - crash.at_ms, gap.ms
+
+
+def test_a_gap_is_the_longest_silence_from_the_crash_on() -> None:
+    deliveries = [(-90, -91), (-1, -2), (60, 5), (65, 64), (400, 100), (900, 899)]
+    assert gap_of(deliveries, end_ms=5_000.0) == (100.0, 300.0)
+
+
+def test_the_gap_of_a_child_that_never_delivers_again_lasts_until_the_run_ends() -> None:
+    assert gap_of([(-5, -6)], end_ms=700.0) == (0.0, 700.0)
+    assert gap_of([(-5, -6), (1, 1)], end_ms=700.0) == (1.0, 699.0)
+    assert gap_of([(-5, -6), (1, 1)]) == (1.0, DOWN_MS - 1.0)
 
 
 def ideal(parameters: Row) -> Row:
@@ -148,6 +162,17 @@ def test_claims_about_missing_runs_are_undecided() -> None:
     claims = judged([row for row in ideal_results() if row["protocol"] != "locamu"])
     assert claims["P3-quarter-50"].holds is None
     assert claims["others-wait"].holds is None
+
+
+@pytest.mark.parametrize("other", ["cbcast", "delta-neighbourhood"])
+def test_that_others_wait_is_undecided_unless_each_of_them_was_run(other: str) -> None:
+    assert judged([row for row in ideal_results() if row["protocol"] != other])["others-wait"].holds is None
+
+
+def test_order_is_undecided_where_the_judge_cannot_tell() -> None:
+    first, *rest = ideal_results()
+    claims = judged([{**first, "judged": "undecided"}, *rest])
+    assert (claims["P1-P2"].holds, claims["guarantees-hold"].holds) == (None, None)
 
 
 def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path: Path) -> None:

@@ -54,6 +54,12 @@ def test_a_claim_that_the_results_contradict_does_not_hold(claim: str) -> None:
     assert judged(rows)[claim].holds is False
 
 
+@pytest.mark.parametrize("groups", [ONE, SUBTREES])
+def test_a_run_in_which_too_little_was_published_proves_no_arrivals(groups: str) -> None:
+    rows = [{**row, "published": 0, "delivered": 0} if row["groups"] == groups else row for row in ideal_results()]
+    assert judged(rows)["everything-arrives"].holds is False
+
+
 def test_one_size_says_nothing_about_growth() -> None:
     claims = judged([row for row in ideal_results() if row["nodes"] == 511])
     assert [claims[name].holds for name in ("header-flat", "wire-header-flat", "memory-flat", "time-per-hop")] == [

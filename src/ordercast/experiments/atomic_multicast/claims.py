@@ -20,7 +20,6 @@ from ordercast.experiments.atomic_multicast.claims_common import (
 from ordercast.experiments.atomic_multicast.results import (
     Figure,
     Results,
-    all_of,
     falls,
     few_servers,
     listed,
@@ -31,6 +30,7 @@ from ordercast.experiments.atomic_multicast.runs import DCC, DCC_RV, DF, FEW, GR
 from ordercast.experiments.atomic_multicast.scales import SHARES, SIZES, SOME_CLIENTS
 from ordercast.experiments.atomic_multicast.sources import DCC as ARTICLE
 from ordercast.experiments.study import Claim
+from ordercast.experiments.verdicts import all_of
 
 _RATE, _LATENCY, _P99 = "throughput_per_s", "latency_ms_mean", "latency_ms_p99"
 _FIXED = ("rand2", "rand4", "rand8")

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ordercast.experiments.atomic_multicast.results import Figure, Results, all_of, falls, listed
+from ordercast.experiments.atomic_multicast.results import Figure, Results, falls, listed
 from ordercast.experiments.atomic_multicast.runs import (
     CONTIGUOUS,
     COVER,
     DCC_RV,
     DF,
     GROUPS,
-    HELD,
     LITE,
     SKEEN,
-    VIOLATED,
 )
 from ordercast.experiments.atomic_multicast.scales import CLOCKS, MOST_CLIENTS, RULES, SIZES
 from ordercast.experiments.atomic_multicast.sources import OURS
-from ordercast.experiments.study import Claim, Row
+from ordercast.experiments.study import GUARANTEES_HOLD, Claim, Row
+from ordercast.experiments.verdicts import HELD, VIOLATED, all_of
 
 _LOOP_TOLERANCE = 0.1
 _SAME = 1.02
@@ -32,7 +31,7 @@ def guarantees_hold(results: Results) -> Claim:
               if row["judged"] == VIOLATED]  # fmt: skip
     measured = f"held in {judged[HELD]} of {len(results.rows)} runs"
     return Claim(
-        id="guarantees-hold",
+        id=GUARANTEES_HOLD,
         source=OURS,
         statement="In every run all destinations deliver, in an acyclic order; Skeen and Delporte-Fauconnier involve "
         "nobody else.",

@@ -91,14 +91,6 @@ def rises(figures: Sequence[Figure]) -> bool | None:
     return falls([None if figure is None else -figure for figure in figures])
 
 
-def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """True if all are, False if one is; else it is not decided. Nothing at all decides nothing."""
-    known = list(verdicts)
-    if False in known:
-        return False
-    return None if None in known or not known else True
-
-
 def listed(names: Iterable[str], figures: Iterable[Figure], digits: int = 0) -> str:
     """Figures as text: `rand2 154221, rand4 47598`."""
     return ", ".join(

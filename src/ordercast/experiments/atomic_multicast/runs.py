@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 from ordercast.experiments.atomic_multicast.measures import measures
 from ordercast.experiments.study import Row
+from ordercast.experiments.verdicts import judged
 from ordercast.scenario.model import (
     AnyTo,
     ClosedLoad,
@@ -56,14 +57,12 @@ GROUPS = {"2x8": 2, "4x4": 4, "8x2": 8}
 TPCC = "tpcc"
 STRIDED, CONTIGUOUS = "strided", "contiguous"
 SERVERS = 16
-HELD, VIOLATED, UNDECIDED = "held", "violated", "undecided"
 
 _COSTS = Cpu(per_packet_us=8.0, per_byte_us=0.01, per_send_us=8.0, per_sent_byte_us=0.01, per_delivery_us=2.0)
 _LINK = Link(latency_ms=Exponential(min_ms=0.05, mean_ms=0.02))
 _ENOUGH_MS = 3_600_000.0
 """The load ends by its number of messages, long before this."""
 _CHECKS = ["integrity", "agreement", "prefix", "acyclic"]
-_JUDGED = {0: HELD, 1: VIOLATED, 4: UNDECIDED}
 
 
 def configuration(
@@ -107,9 +106,7 @@ def measured_and_judged(run: Path, parameters: Row, *, genuine: bool) -> Row:
     from ordercast.verify.judge import judge_path
 
     (verdict,) = judge_path(run, checks=[*_CHECKS, "genuine"] if genuine else _CHECKS)
-    failed = [result.check for result in verdict.results if result.verdict == "fail"]
-    judged = {"judged": _JUDGED[verdict.exit_code()], "failed_checks": ", ".join(failed)}
-    return {**measures(run, server_names(cast("int", parameters["servers"]))), **judged}
+    return {**measures(run, server_names(cast("int", parameters["servers"]))), **judged(verdict)}
 
 
 def weigh(parameters: Row) -> float:

@@ -18,14 +18,15 @@ from ordercast.experiments.ginger.claims_common import (
     totals_are_slower,
 )
 from ordercast.experiments.ginger.claims_structure import structural_claims
-from ordercast.experiments.ginger.measures import GUARANTEES, HELD
+from ordercast.experiments.ginger.measures import GUARANTEES
 from ordercast.experiments.ginger.reference import PROTOTYPE_KEYS_MS, PROTOTYPE_REPAIRS
 from ordercast.experiments.ginger.repairs import Mended, failovers, repairs
-from ordercast.experiments.ginger.results import Estimate, Results, all_of, estimate, shown, within
+from ordercast.experiments.ginger.results import Estimate, Results, estimate, shown, within
 from ordercast.experiments.ginger.scales import BUFFER, BY_FAULTS, KEYS, LENGTH, MANY_KEYS, ONE_KEY, SMALL_BUFFER
 from ordercast.experiments.ginger.setting import MAIN, PROCESSES, mean_path_ms
 from ordercast.experiments.ginger.sources import OURS
 from ordercast.experiments.study import Claim
+from ordercast.experiments.verdicts import HELD, all_of
 
 _NEAR = 0.10
 _SLACK = 1.02

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ordercast.experiments.ginger.measures import GUARANTEES, HELD, VIOLATED
+from ordercast.experiments.ginger.measures import GUARANTEES
 from ordercast.experiments.ginger.reference import PROTOTYPE_MS
-from ordercast.experiments.ginger.results import Results, above, all_of, estimate, numbers, shown, within
+from ordercast.experiments.ginger.results import Results, above, estimate, numbers, shown, within
 from ordercast.experiments.ginger.scales import FEW_KEYS
 from ordercast.experiments.ginger.setting import MAIN, SCENARIOS
 from ordercast.experiments.ginger.sources import OURS, SHORT
 from ordercast.experiments.study import GUARANTEES_HOLD, Claim
+from ordercast.experiments.verdicts import HELD, VIOLATED, all_of
 
 _EQUAL = "equal"
 _SLOWER, _SLOWER_FEW = 1.5, 1.2

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import GUARANTEES as GUARANTEES_BY_NAME
+from ordercast.experiments import verdicts
 from ordercast.experiments.study import Row
 from ordercast.pubsub.publications import Publication
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 GUARANTEES = ("eventual", "causal", "total")
 ALL = "all"
-HELD, VIOLATED, UNDECIDED = "held", "violated", "undecided"
-_JUDGED = {0: HELD, 1: VIOLATED, 4: UNDECIDED}
 _NS_PER_MS = 1e6
 
 Numbers = npt.NDArray[np.float64]
@@ -71,14 +70,8 @@ def judged(trace: Trace) -> tuple[Row, Verdict]:
     from ordercast.verify.judge import judge_trace
 
     verdict = judge_trace(trace)
-    failed = [result.check for result in verdict.results if result.verdict == "fail"]
     passed = [result.check for result in verdict.results if result.verdict == "pass"]
-    row: Row = {
-        "judged": _JUDGED[verdict.exit_code()],
-        "passed_checks": ", ".join(passed),
-        "failed_checks": ", ".join(failed),
-    }
-    return row, verdict
+    return {**verdicts.judged(verdict), "passed_checks": ", ".join(passed)}, verdict
 
 
 def counts(table: pa.Table) -> Row:

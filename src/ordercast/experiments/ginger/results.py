@@ -61,14 +61,6 @@ def shown(found: Estimate | None) -> str:
     return "?" if found is None else str(found)
 
 
-def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """True if all are, False if one is; else it is not decided. Nothing at all decides nothing."""
-    known = list(verdicts)
-    if False in known:
-        return False
-    return None if None in known or not known else True
-
-
 def above(one: float | None, other: float | None, factor: float = 1.0) -> bool | None:
     """Whether `one` is more than `factor` times `other`."""
     return None if one is None or other is None else one > factor * other

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, Point
+from ordercast.experiments.curves import Curve, Point, measured_at
 from ordercast.experiments.locamu import reference
-from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, guarantees_hold
+from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, promises
 from ordercast.experiments.locamu.results import (
     Figure,
     Results,
     Verdict,
-    all_of,
     crossing,
     flat,
     listed,
@@ -25,6 +24,7 @@ from ordercast.experiments.locamu.results import (
 from ordercast.experiments.locamu.runs import BARRIERS, CBCAST, LOCAMU, MODEL, WIRE
 from ordercast.experiments.locamu.sources import OURS
 from ordercast.experiments.study import Claim
+from ordercast.experiments.verdicts import all_of
 
 BYTES, ALL = "metadata_bytes", "aggregated_per_s"
 FAST, SLOW = "ab", "cd"
@@ -47,7 +47,7 @@ def one_group_claims(table: pa.Table) -> list[Claim]:
         _third_of_the_model(results),
         *_references(results, reference.ONE_GROUP, "one"),
         acknowledgements_are_small(results),
-        guarantees_hold(results),
+        *promises(results),
     ]
 
 
@@ -63,7 +63,7 @@ def many_groups_claims(table: pa.Table) -> list[Claim]:
         _third_of_the_model(results),
         *_references(results, reference.MANY_GROUPS, "subtrees"),
         acknowledgements_are_small(results),
-        guarantees_hold(results),
+        *promises(results),
     ]
 
 
@@ -77,7 +77,13 @@ def _independent_of_publishers(results: Results) -> Claim:
         "K7",
         "LoCaMu's metadata does not depend on the number of publishers (within 10 %).",
         f"bytes by publishers: 100 Mb/s {listed(fast)}; 10 Mb/s {listed(slow)}",
-        all_of([flat(fast, _SAME), flat(slow, _SAME)]),
+        all_of(
+            [
+                verdict
+                for figure, points in ((FAST, fast), (SLOW, slow))
+                for verdict in (flat(points, _SAME), measured_at(points, results.publishers(figure)))
+            ]
+        ),
     )
 
 
@@ -88,15 +94,16 @@ def _independent_of_groups(results: Results) -> Claim:
         "K7-groups",
         "LoCaMu's metadata does not depend on the number of groups (within 10 %).",
         f"bytes by publishers: many groups {listed(many)}; one group {listed(one)}",
-        all_of([abs(share - 1) <= _SAME for share in shares.values()]),
+        all_of([*(abs(share - 1) <= _SAME for share in shares.values()), _complete(shares, results.publishers("one"))]),
     )
 
 
 def _cbcast_overtakes(results: Results) -> Claim:
     mine, theirs = (by_publishers(results, FAST, BYTES, protocol) for protocol in (LOCAMU, CBCAST))
     passes = crossing(theirs, mine)
+    wanted = results.publishers(FAST)
     ends: Verdict = None
-    if mine and theirs:
+    if len(wanted) > 1 and measured_at(mine, wanted) and measured_at(theirs, wanted):
         ends = theirs[0].mean < mine[0].mean and theirs[-1].mean > mine[-1].mean
     return claim(
         "K8",
@@ -110,7 +117,7 @@ def _cbcast_decreases(results: Results) -> Claim:
     mine, theirs = (by_publishers(results, SLOW, ALL, protocol) for protocol in (LOCAMU, CBCAST))
     ours_at_last, theirs_at_last = (results.value("end", ALL, protocol) for protocol in (LOCAMU, CBCAST))
     peaks: Verdict = None
-    if len(theirs) > 2:
+    if len(theirs) > 2 and measured_at(theirs, results.publishers(SLOW)):
         peaks = theirs[0].mean < max(point.mean for point in theirs) > theirs[-1].mean
     return claim(
         "K9",
@@ -125,6 +132,11 @@ def _crowd(results: Results) -> str:
     return ", ".join(f"{point.x:g}" for point in results.curve("end", ALL, LOCAMU, along="nodes")) or "no"
 
 
+def _complete(shares: Mapping[float, float], wanted: Set[float]) -> Verdict:
+    """None where two curves should have been compared at a point, and were not."""
+    return True if wanted and wanted <= shares.keys() else None
+
+
 def _below(one: Figure, other: Figure) -> Verdict:
     return None if one is None or other is None else one < other
 
@@ -134,10 +146,13 @@ def _barriers_are_largest(results: Results) -> Claim:
     texts = []
     for figure, name in ((FAST, "100 Mb/s"), (SLOW, "10 Mb/s")):
         barriers, bytes_ = (by_publishers(results, figure, column, BARRIERS) for column in (ALL, BYTES))
+        wanted = results.publishers(figure)
         for other in (LOCAMU, CBCAST):
-            verdicts += [share > 1 for share in ratios(bytes_, by_publishers(results, figure, BYTES, other)).values()]
+            larger = ratios(bytes_, by_publishers(results, figure, BYTES, other))
             slower = ratios(barriers, by_publishers(results, figure, ALL, other))
+            verdicts += [share > 1 for share in larger.values()]
             verdicts += [share < 1 for publishers, share in slower.items() if publishers >= _FROM]
+            verdicts += [_complete(larger, wanted), _complete(slower, wanted)]
         texts.append(f"{name}: {listed(bytes_)} bytes, {listed(barriers)} deliveries/s")
     return claim(
         "K10",
@@ -155,7 +170,8 @@ def _groups_cost_cbcast(results: Results) -> Claim:
     mine, theirs = (by_publishers(results, SLOW, ALL, protocol) for protocol in (LOCAMU, CBCAST))
     ours_at_last, theirs_at_last = (results.value("end", ALL, protocol) for protocol in (LOCAMU, CBCAST))
     keeps = collapses = None
-    if len(mine) > 1 and len(theirs) > 1:
+    wanted = results.publishers(SLOW)
+    if len(wanted) > 1 and measured_at(mine, wanted) and measured_at(theirs, wanted):
         keeps = mine[-1].mean >= _PLATEAU * max(point.mean for point in mine)
         collapses = theirs[-1].mean < _PLATEAU * max(point.mean for point in theirs)
     texts = [
@@ -171,7 +187,13 @@ def _groups_cost_cbcast(results: Results) -> Claim:
         f"{listed(mine)}; CBCAST {listed(theirs)}; all of {_crowd(results)} nodes: LoCaMu "
         f"{shown(ours_at_last)}, CBCAST {shown(theirs_at_last)}",
         all_of(
-            [*(share > 1 for share in shares[CBCAST].values()), keeps, collapses, _below(theirs_at_last, ours_at_last)]
+            [
+                *(share > 1 for share in shares[CBCAST].values()),
+                _complete(shares[CBCAST], results.publishers("one")),
+                keeps,
+                collapses,
+                _below(theirs_at_last, ours_at_last),
+            ]
         ),
     )
 
@@ -194,7 +216,7 @@ def _bottleneck(results: Results) -> Claim:
         "The root limits the throughput. (Not expected where publishers choose among their own groups, most of which "
         "are small; rather near the top where they choose among all.)",
         "; ".join(texts) or "not measured",
-        all(depth == 0 for depth in depths) if depths else None,
+        all_of([*(depth == 0 for depth in depths), True if len(depths) == 2 else None]),
     )
 
 
@@ -207,7 +229,7 @@ def _third_of_the_model(results: Results) -> Claim:
         "number of publishers (100 Mb/s).",
         f"bytes by publishers: encoded {listed(wire, 1)}; counted {listed(model)}; share "
         + ", ".join(f"{x:g}: {share:.2f}" for x, share in shares.items()),
-        all_of([share < 1 / 3 for share in shares.values()]),
+        all_of([*(share < 1 / 3 for share in shares.values()), _complete(shares, results.publishers(FAST))]),
         source=OURS,
     )
 
@@ -222,8 +244,14 @@ def _references(results: Results, expected: dict[str, dict[int, float]], groups:
             f"size-{protocol}",
             f"Metadata of {protocol} in 511 nodes without limits of bandwidth is what the prototype found (within "
             "10 %).",
-            f"bytes by publishers, the prototype's in brackets: {', '.join(texts)}",
-            all_of([within(value, sizes[publishers], reference.TOLERANCE) for publishers, value in known.items()]),
+            f"{len(known)} of {len(sizes)} reference points measured; bytes by publishers, the prototype's in "
+            f"brackets: {', '.join(texts)}",
+            all_of(
+                [
+                    *(within(value, sizes[publishers], reference.TOLERANCE) for publishers, value in known.items()),
+                    True if len(known) > 1 else None,
+                ]
+            ),
             source=PROTOTYPE,
         )
     yield _crossing(results, groups)

@@ -8,14 +8,13 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, fit_line
+from ordercast.experiments.curves import Curve, fit_line, measured_at
 from ordercast.experiments.locamu import reference
-from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, guarantees_hold
+from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, promises
 from ordercast.experiments.locamu.results import (
     Figure,
     Results,
     Verdict,
-    all_of,
     crossing,
     falls,
     flat,
@@ -28,8 +27,10 @@ from ordercast.experiments.locamu.results import (
     within,
 )
 from ordercast.experiments.locamu.runs import CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, SENDER, WIRE
+from ordercast.experiments.locamu.scales import BANDWIDTHS, PAYLOADS
 from ordercast.experiments.locamu.sources import OURS
 from ordercast.experiments.study import Claim
+from ordercast.experiments.verdicts import all_of
 
 ONE, ALL = "individual_per_s", "aggregated_per_s"
 _NEAR, _ROUGH = 0.05, 0.1
@@ -57,7 +58,7 @@ def single_claims(table: pa.Table) -> list[Claim]:
         _fixed_window(results),
         _own_encoding(results),
         acknowledgements_are_small(results),
-        guarantees_hold(results),
+        *promises(results),
     ]
 
 
@@ -71,10 +72,13 @@ def _size(results: Results) -> Claim:
         "127, Delta-Neighbourhood one message in twice the depth of the tree, in milliseconds (within 5 %).",
         f"messages/s of a single publisher by nodes: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs)}",
         all_of(
-            [_near(small, large, _NEAR), *(within(point.mean, expected[point.x], _NEAR) for point in theirs)]
-            if theirs else [None]
+            [
+                _near(small, large, _NEAR),
+                measured_at(theirs, {*_SIZES, *means(mine)}),
+                *(within(point.mean, expected[point.x], _NEAR) for point in theirs),
+            ]
         ),
-    )  # fmt: skip
+    )
 
 
 def _near(one: Figure, other: Figure, share: float) -> Verdict:
@@ -94,7 +98,15 @@ def _publishers(results: Results) -> Claim:
         "above 0.99) and ends above.",
         f"deliveries/s by publishers: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs)}, "
         f"R² {shown(line.r2 if line else None, 5)}; passes at {shown(passes)} publishers",
-        all_of([flat(mine, _ROUGH), line.r2 > _LINEAR_R2 if line else None, ends]),
+        all_of(
+            [
+                flat(mine, _ROUGH),
+                line.r2 > _LINEAR_R2 if line else None,
+                ends,
+                measured_at(theirs, results.publishers("b")),
+                measured_at(mine, [1.0]),
+            ]
+        ),
     )
 
 
@@ -105,6 +117,7 @@ def _bytes_decide(results: Results) -> Claim:
     )
     nodes = {float(row["nodes"] or 0) for row in results.of("b")}
     found = {x: (bytes_, _MBPS * 1e6 / 8 / bytes_, rates[x] / max(nodes)) for x, bytes_ in through.items()}
+    grow = through[max(through)] > through[1.0] if 1.0 in through and len(through) > 1 else None
     return claim(
         "K2-cause",
         "LoCaMu publishes what the bytes at the busiest node allow (within 10 %), and these grow with the publishers.",
@@ -114,7 +127,7 @@ def _bytes_decide(results: Results) -> Claim:
             for x, (bytes_, allowed, rate) in found.items()
         )
         or "not measured",
-        all_of([within(rate, allowed, _ROUGH) for _, allowed, rate in found.values()] or [None]),
+        all_of([grow, *(within(rate, allowed, _ROUGH) for _, allowed, rate in found.values())]),
         source=OURS,
     )
 
@@ -128,7 +141,13 @@ def _bandwidth(results: Results) -> Claim:
         "LoCaMu is proportional to the bandwidth (within 5 %), Delta-Neighbourhood does not depend on it (within 10 % "
         "from 50 Mb/s up).",
         f"messages/s by Mb/s: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs, 1)}",
-        all_of([*proportional, flat([point for point in theirs if point.x >= 50], _ROUGH)]),
+        all_of(
+            [
+                *proportional,
+                flat([point for point in theirs if point.x >= 50], _ROUGH),
+                *(measured_at(points, BANDWIDTHS) for points in (mine, theirs)),
+            ]
+        ),
     )
 
 
@@ -141,18 +160,19 @@ def _payload(results: Results) -> Claim:
         "a constant near the depth of the tree, not to 1: a pipeline against store and forward).",
         f"messages/s by payload: LoCaMu {listed(mine, 1)}; Delta-Neighbourhood {listed(theirs, 2)}; ratio "
         + ", ".join(f"{x:g}: {factor:.1f}" for x, factor in factors.items()),
-        falls(list(factors.values())),
+        all_of([falls(list(factors.values())), *(measured_at(points, PAYLOADS) for points in (mine, theirs))]),
     )
 
 
 def _faults(results: Results) -> Claim:
     theirs = results.curve("e", ONE, DELTA, along="f")
-    verdicts: list[Verdict] = [flat(theirs, _NEAR)]
+    verdicts: list[Verdict] = [flat(theirs, _NEAR), measured_at(theirs, (1, 2, 3))]
     texts = []
-    for profile in (PUBLISHED, CORRECTED):
+    # The quick scale has the published radii up to f = 2 only.
+    for profile, wanted in ((PUBLISHED, (1, 2)), (CORRECTED, (1, 2, 3))):
         rates = by_f(results, ONE, profile)
         steps = [b.mean / a.mean for a, b in pairwise(rates) if b.x <= 3]
-        verdicts += [step <= 0.5 for step in steps] or [None]
+        verdicts += [*(step <= 0.5 for step in steps), measured_at(rates, wanted)]
         texts.append(f"LoCaMu, {profile} radii: {listed(rates)}")
     return claim(
         "K5",
@@ -179,9 +199,14 @@ def _degree(results: Results) -> Claim:
         "3, 4, 5, 6, 9, within 5 %).",
         f"messages/s by neighbours: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs, 1)}",
         all_of(
-            [falls([p.mean for p in mine]), rises([p.mean for p in theirs]), *(expected or [None])]
+            [
+                falls([p.mean for p in mine]),
+                rises([p.mean for p in theirs]),
+                *expected,
+                *(measured_at(points, _DELTA_BY_DEGREE) for points in (mine, theirs)),
+            ]
         ),
-    )  # fmt: skip
+    )
 
 
 def _latency(results: Results) -> Claim:
@@ -210,7 +235,12 @@ def _root(results: Results) -> Claim:
         "The root limits the aggregate throughput. (Not expected: in a binary tree it has two neighbours and passes "
         "one copy of a message on, every other inner node has three and passes on two.)",
         f"bytes offered, of what a node can carry: {'; '.join(texts) or 'not measured'}",
-        all(row["busiest_depth"] == 0 for row in rows) if rows else None,
+        all_of(
+            [
+                *(row["busiest_depth"] == 0 for row in rows),
+                True if len({row["publishers"] for row in rows}) > 1 else None,
+            ]
+        ),
     )
 
 
@@ -221,7 +251,7 @@ def _references(results: Results) -> Iterable[Claim]:
 
 def _capacities(results: Results) -> Claim:
     mine = results.value("a", ONE, LOCAMU, nodes=511)
-    sender = results.value("sender", ONE, LOCAMU, charge=SENDER)
+    sender = results.value("sender", ONE, LOCAMU, charge=SENDER, nodes=511)
     theirs, ours = (
         results.curve("b", ALL, protocol, along="publishers", nodes=511) for protocol in (DELTA, LOCAMU)
     )  # fmt: skip

@@ -104,7 +104,7 @@ def _figure_1(results: Results) -> Figure:
     figure, all_axes = _panels(
         len(_SINGLE), 3,
         "One group of all nodes, 100 Mb/s, 1 ms, 32 bytes, f = 1, three neighbours a node unless varied; a single "
-        "publisher is the root, several are chosen at random. Bars: standard error over the seeds.",
+        "publisher is the root, but in 5.1b, where all are chosen at random. Bars: standard error over the seeds.",
     )  # fmt: skip
     for axes, panel in zip(all_axes, _SINGLE, strict=True):
         if panel.figure == "e":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STEP_NS = 500_000
 _PATIENCE_NS = 120_000_000_000
-"""A run that does not get so far in two minutes of its time is measured as it is."""
+"""A run that does not get so far in two minutes of its time is measured as it is, and said not to be full."""
 _NS_PER_S = 1e9
 
 
@@ -52,6 +52,8 @@ class Meter:
         """Of a single publisher: when the last node of the deepest level delivered, within the window."""
         self._drains = bool(parameters["drain"])
         self._ends: list[Snapshot] = []
+        self._full = False
+        """Whether the run was warm, and its window filled, before patience ended."""
 
     def drive(self, world: World) -> tuple[int, bool]:
         """Let the world live."""
@@ -65,12 +67,16 @@ class Meter:
                 host.start()
             # A single publisher has nothing to wait for: it gets nothing from others.
             others = [host for host in hosts if host.node not in self._alone]
-            events = _run_until(world, lambda: all(host.delivered - host.published >= self._warm for host in others))
+            events, warm = _run_until(
+                world, lambda: all(host.delivered - host.published >= self._warm for host in others)
+            )
             self._ends.append(_snapshot(world))
             if self._alone:
                 world.delivery_watchers.append(self._watch(hosts[-1]))
             wanted = sum(host.delivered for host in hosts) + self._messages * len(hosts)
-            events += _run_until(world, lambda: sum(host.delivered for host in hosts) >= wanted)
+            more, filled = _run_until(world, lambda: sum(host.delivered for host in hosts) >= wanted)
+            events += more
+            self._full = warm and filled
             self._ends.append(_snapshot(world))
             end_load()
             if self._drains:
@@ -93,6 +99,7 @@ class Meter:
         delivered = sum(end.delivered) - sum(start.delivered)
         copies = end.copies - start.copies
         return {
+            "full": self._full,
             "warm_ms": start.time_ns / 1e6,
             "window_ms": seconds * 1e3,
             "deliveries": delivered,
@@ -143,13 +150,13 @@ def depth_of(node: int, branching: int) -> int:
     return depth
 
 
-def _run_until(world: World, done: Callable[[], bool]) -> int:
-    """Let time pass, step by step, until it is done or patience ends."""
+def _run_until(world: World, done: Callable[[], bool]) -> tuple[int, bool]:
+    """Let time pass, step by step, until it is done or patience ends; how many events that took, and which of both."""
     clock, events = world.clock, 0
     limit = clock.now + _PATIENCE_NS
-    while not done() and clock.now < limit:
+    while not (reached := done()) and clock.now < limit:
         events += clock.run_until(clock.now + _STEP_NS)
-    return events
+    return events, reached
 
 
 def _snapshot(world: World) -> Snapshot:

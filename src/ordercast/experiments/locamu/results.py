@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -23,8 +23,16 @@ class Results:
         self.rows: list[Row] = table.to_pylist()
 
     def of(self, figure: str) -> list[Row]:
-        """The rows of one figure."""
+        """The rows of one figure whose windows were filled: the others measured something else."""
+        return [row for row in self.planned(figure) if row["full"]]
+
+    def planned(self, figure: str) -> list[Row]:
+        """The rows of one figure, whatever came of them."""
         return [row for row in self.rows if figure in str(row["figures"]).split()]
+
+    def publishers(self, figure: str) -> set[float]:
+        """How many publishers were run for a figure, by any protocol: all that are compared should have them."""
+        return {float(row["publishers"] or 0) for row in self.planned(figure)}
 
     def curve(
         self, figure: str, column: str, protocol: str, *, along: str, sizes: str = MODEL, **fixed: Value
@@ -77,14 +85,6 @@ def crossing(over: Curve, under: Curve) -> Figure:
         if below <= 0 < above:
             return x + (further - x) * below / (below - above)
     return None
-
-
-def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """True if all are, False if one is; else it is not decided. Nothing at all decides nothing."""
-    known = list(verdicts)
-    if False in known:
-        return False
-    return None if None in known or not known else True
 
 
 def listed(points: Curve, digits: int = 0) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from ordercast.core.chance import shuffled
 from ordercast.experiments.locamu.measures import Meter
 from ordercast.experiments.study import Row
+from ordercast.experiments.verdicts import UNDECIDED, judged
 from ordercast.scenario.model import (
     ClosedLoad,
     Everyone,
@@ -31,13 +32,13 @@ MODEL, WIRE = "model", "wire"
 """Sizes as the source counts them, and as they are encoded."""
 BOTH, SENDER = "both", "tx"
 """Whose server a copy takes time of."""
-ROOT, LEAF, RANDOM = "root", "leaf", "random"
+ROOT, RANDOM = "root", "random"
 ONE, SUBTREES = "one", "subtrees"
 MEMBER, ANY = "member", "any"
 """Which groups a publisher chooses from."""
 CORRECTED, PUBLISHED = "corrected", "published"
-HELD, ORDER_HELD, VIOLATED, UNDECIDED = "held", "order held", "violated", "undecided"
-"""What the judge says. "order held": of a run that ended with its window, so that nobody can ask what is missing."""
+ORDER_HELD = "order held"
+"""What the judge says of a run that ended with its window, so that nobody can ask what is missing."""
 
 WINDOW = 64
 """Packets on their way that a link of a publisher may have."""
@@ -47,8 +48,7 @@ _ENOUGH_MS = 600_000.0
 _NEVER_MS = 600_000.0
 """Nothing is lost here: what is sent again would only have waited."""
 _BASE_MBPS = 100.0
-_JUDGED = {0: HELD, 1: VIOLATED, 4: UNDECIDED}
-_COMPLETE = "agreement"
+COMPLETE = "agreement"
 """The check that needs a run to its end."""
 
 
@@ -127,12 +127,9 @@ def _judged(run: Path) -> Row:
     from ordercast.verify.judge import judge_path
 
     (verdict,) = judge_path(run)
-    failed = [result.check for result in verdict.results if result.verdict == "fail"]
     unknown = {result.check for result in verdict.results if result.claimed and result.verdict == "unknown"}
-    word = _JUDGED[verdict.exit_code()]
-    if word == UNDECIDED and unknown == {_COMPLETE}:
-        word = ORDER_HELD
-    return {"judged": word, "failed_checks": ", ".join(failed)}
+    row = judged(verdict)
+    return {**row, "judged": ORDER_HELD} if row["judged"] == UNDECIDED and unknown == {COMPLETE} else row
 
 
 def scenario(parameters: Row) -> Scenario:
@@ -190,13 +187,11 @@ def _load(parameters: Row) -> OpenLoad | ClosedLoad:
 
 
 def chosen(parameters: Row) -> list[str]:
-    """Who publishes: the root, a leaf, or a random choice that belongs to the seed."""
+    """Who publishes: the first nodes, of which the root is one, or a random choice that belongs to the seed."""
     count, nodes = cast("int", parameters["publishers"]), cast("int", parameters["nodes"])
     names = [f"n{i}" for i in range(nodes)]
     if parameters["placement"] == ROOT:
         return names[:count]
-    if parameters["placement"] == LEAF:
-        return names[-count:]
     return list(shuffled(names, cast("int", parameters["seed"]), "publishers", 0)[:count])
 
 

@@ -8,6 +8,7 @@ their windows: to let all of that arrive would take longer than to measure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any, cast
 
 import msgspec
@@ -45,6 +46,9 @@ SLOW_MBPS = 10.0
 UNLIMITED_MBPS = 1e6
 """Enough for everything."""
 _NEVER_REACHED = 64
+DRAINED = "drained"
+"""What no figure draws: runs that are there to be judged to their end."""
+_SMALL_NODES, _SMALL_PUBLISHERS = 63, 5
 _DRAINED_NODES = 127
 _DRAINED_HOPS = 32_000
 """Up to so many nodes, and so many transmissions on their way, a run goes on until everything has arrived."""
@@ -279,6 +283,10 @@ def causal(effort: Effort, groups: str) -> list[Row]:
         for protocol in CAUSAL:
             for publishers in effort.one_group:
                 _paced(plan, "one", protocol, effort.nodes, publishers, groups=ONE, mbps=100.0)
+    if effort.nodes > _DRAINED_NODES:
+        # Runs of that size end with their windows. Whether everything arrives, smaller ones have to show.
+        for protocol, mbps in product(CAUSAL, (100.0, SLOW_MBPS)):
+            _paced(plan, DRAINED, protocol, _SMALL_NODES, _SMALL_PUBLISHERS, groups=groups, mbps=mbps)
     known = reference.MANY_GROUPS if groups == SUBTREES else reference.ONE_GROUP
     for protocol, counts in effort.references.items():
         for publishers in [count for count in counts if count in known.get(protocol, {})]:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ordercast.experiments.locamu.sources import OURS
-from ordercast.experiments.locamu_scale.simulated import HELD, VIOLATED
 from ordercast.experiments.study import GUARANTEES_HOLD, Claim, Row
+from ordercast.experiments.verdicts import HELD, VIOLATED
 
 
 def guarantees_hold(rows: Sequence[Row]) -> Claim:

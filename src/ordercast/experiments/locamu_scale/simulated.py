@@ -16,15 +16,13 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.core.wire import Codec
 from ordercast.experiments.locamu_scale.meter import Metered, metered
 from ordercast.experiments.study import Row
+from ordercast.experiments.verdicts import judged
 from ordercast.protocols import cbcast_clocks, locamu_packets
 from ordercast.protocols.locamu_sizes import WORD
 from ordercast.scenario.model import Scenario, Trace
 from ordercast.sim.host import Host
 from ordercast.sim.run import live, simulate
 from ordercast.sim.world import World
-
-HELD, VIOLATED, UNDECIDED = "held", "violated", "undecided"
-_JUDGED = {0: HELD, 1: VIOLATED, 4: UNDECIDED}
 
 Prepare = Callable[[World], None]
 
@@ -58,8 +56,7 @@ def _judged(run: Path) -> Row:
     from ordercast.verify.judge import judge_path
 
     (verdict,) = judge_path(run)
-    failed = [result.check for result in verdict.results if result.verdict == "fail"]
-    return {"judged": _JUDGED[verdict.exit_code()], "failed_checks": ", ".join(failed)}
+    return judged(verdict)
 
 
 def machine_of(host: Host) -> Any:

@@ -128,18 +128,23 @@ class StormWatch:
     def _gap(self, child: int, crash: Crash) -> Gap:
         """The longest time without a delivery from the crash on, until the first delivery after the recovery.
 
-        A silence counts from when the message that ends it could have been there.
+        A silence counts from when the message that ends it could have been there. One that nothing ends lasts as long
+        as the run.
         """
         assert crash.recover_ms is not None
+        assert self._world is not None
         times, due = self.delivered[child], self.due[child]
         first = bisect_right(times, ns(crash.at_ms))
-        last = min(bisect_left(times, ns(crash.recover_ms)) + 1, len(times))
+        again = bisect_left(times, ns(crash.recover_ms))
         silences = [(0.0, crash.at_ms)]
         before = ns(crash.at_ms)
-        for i in range(first, last):
+        for i in range(first, min(again + 1, len(times))):
             start = max(before, due[i])
             silences.append(((times[i] - start) / _NS_PER_MS, start / _NS_PER_MS))
             before = times[i]
+        if again == len(times):
+            end = max(self._world.clock.now, ns(crash.recover_ms))
+            silences.append(((end - before) / _NS_PER_MS, before / _NS_PER_MS))
         longest, start_ms = max(silences)
         return Gap(child, start_ms, longest, self._backlog(child, start_ms, start_ms + longest))
 
@@ -169,9 +174,9 @@ def kind_of(packet: Packet, machine: object) -> str:
     """What a packet is for; of protocols without repairs of their own, copies of messages count as first ones."""
     if packet.carries is None:
         return ALIAS if isinstance(packet, Alias) else ACK
-    if not isinstance(packet, Data) or packet.session:
+    if not isinstance(packet, Data) or packet.session > 0:
         return FIRST
-    return RESEND if packet.header[0] == getattr(machine, "me", None) else PROXY
+    return RESEND if packet.session or packet.header[0] == getattr(machine, "me", None) else PROXY
 
 
 def _rank(node: NodeId) -> int:

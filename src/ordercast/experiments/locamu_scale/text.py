@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -13,11 +11,3 @@ def size(value: float) -> str:
         if value >= 10 * scale or (scale > 1e3 and value >= scale):
             return f"{value / scale:.3g} {unit}"
     return f"{value:,.0f} B"
-
-
-def all_of(verdicts: Iterable[bool | None]) -> bool | None:
-    """True if all are, False if one is; else it is not decided. Nothing at all decides nothing."""
-    known = list(verdicts)
-    if False in known:
-        return False
-    return None if None in known or not known else True

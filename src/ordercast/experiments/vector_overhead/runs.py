@@ -9,6 +9,7 @@ from typing import cast
 
 from ordercast.experiments.study import Row
 from ordercast.experiments.trace_costs import trace_costs
+from ordercast.experiments.verdicts import judged
 from ordercast.scenario.model import Link, OpenLoad, Regular, ReplyLoad, Scenario
 from ordercast.scenario.tables import Exponential
 
@@ -21,7 +22,6 @@ LOAD_NODES = 32
 """Number of nodes where the rate is varied."""
 HISTORY_NODES = 8
 """Number of nodes where the length of the run is varied."""
-HELD, VIOLATED, UNDECIDED = "held", "violated", "undecided"
 
 _NODES_IN_ALL = 128
 """Nodes that the runs of one size have together, at least."""
@@ -29,7 +29,6 @@ _DEGREE = 4
 _LATENCY_MS = 20.0
 _ANSWERS = 1.0
 """How many answers a message gets on average; answers are answered, up to three times."""
-_JUDGED = {0: HELD, 1: VIOLATED, 4: UNDECIDED}
 
 
 def _configuration(protocol: str, nodes: int, rate: float, duration_ms: float, seed: int) -> Row:
@@ -80,8 +79,7 @@ def measure(parameters: Row) -> Row:
         run = Path(directory) / "run"
         simulate(scenario(parameters), lookup(str(parameters["protocol"])), out=run)
         (verdict,) = judge_path(run)
-        failed = [result.check for result in verdict.results if result.verdict == "fail"]
-        return {**trace_costs(run), "judged": _JUDGED[verdict.exit_code()], "failed_checks": ", ".join(failed)}
+        return {**trace_costs(run), **judged(verdict)}
 
 
 def weigh(parameters: Row) -> float:
