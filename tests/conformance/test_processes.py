@@ -176,7 +176,7 @@ def test_a_process_that_breaks_down_is_named_with_its_last_words(tmp_path: Path)
     ("value", "complaint"),
     [
         (scenario(Crash(node="n9", at_ms=1)), r"fault\[0\].node: unknown node 'n9'"),
-        (scenario(Pause(node="n1", at_ms=500, until_ms=200)), r"fault\[0\].at_ms"),
+        (scenario(Pause(node="n1", at_ms=500, until_ms=200)), r"fault\[0\].until_ms"),
         (
             scenario(Crash(node="n1", at_ms=1, recover_ms=50), Crash(node="n1", at_ms=20)),
             r"fault\[1\].at_ms: an earlier fault of the same kind at n1",

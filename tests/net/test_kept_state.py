@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
+from ordercast.core.messages import Message
 from ordercast.net.broker_ledger import Disk
 from ordercast.net.host import Host, NetPlace
 from ordercast.net.process import Layout
@@ -172,6 +176,127 @@ def test_nothing_is_heard_of_before_it_is_written(tmp_path: Path) -> None:
     run_async(main)
 
 
+def test_a_watcher_never_hears_of_what_a_crash_could_undo(tmp_path: Path) -> None:
+    """Much happens between the end of a turn and the moment when the application hears of it."""
+    nodes = Nodes(tmp_path, 3)
+
+    async def main() -> None:
+        a, b = nodes.host(A), nodes.host(B)
+        early: list[str] = []
+
+        def check(_: Host, message: Message) -> None:
+            if not any(message.payload in path.read_bytes() for path in nodes.state(A).glob("*.log")):
+                early.append(message.id)
+
+        async def publish(host: Host, name: str) -> None:
+            for i in range(40):
+                await host.publish(TOPIC, b"unmistakable %s %d;" % (name.encode(), i))
+
+        a.delivery_watchers.append(check)
+        inbox = Inbox(a)
+        async with closing(a, b):
+            await nodes.start(a, b)
+            await asyncio.gather(*(publish(host, f"{host.node}.{i}") for host in (a, b) for i in range(4)))
+            await until(lambda: len(inbox.messages) == 320)
+        assert early == []
+
+    run_async(main)
+
+
+class FullDisk(Camera):
+    """Full in the middle of the next write, once; then there is room again."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def write(self, file: int, data: bytes) -> None:
+        if self.is_full:
+            self.is_full = False
+            Disk.write(self, file, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        Disk.write(self, file, data)
+
+    def take(self) -> None:
+        """No pictures."""
+
+
+def test_a_node_whose_disk_is_full_stops_and_nobody_hears_of_what_it_could_not_write(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, 3)
+
+    async def main() -> None:
+        reported: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+        disk = FullDisk()
+        a, b = nodes.host(A, disk=disk), nodes.host(B)
+        own, others = Inbox(a), Inbox(b)
+        async with closing(a, b):
+            await nodes.start(a, b)
+            await a.publish(TOPIC, b"one")
+            await until(lambda: others.payloads == [b"one"])
+            disk.is_full = True
+            with pytest.raises(ConnectionError, match=r"n0 was stopped: .*No space left on device"):
+                await a.publish(TOPIC, b"two")
+            assert str(a.failure) in str(reported[0]["exception"])
+            with pytest.raises(ConnectionError, match="n0 is stopped"):
+                await a.publish(TOPIC, b"three")
+            with pytest.raises(ConnectionError, match="n0 is stopped"):
+                await a.submit(TOPIC, b"four")
+            await until(lambda: b.transport.channels[A].connection is None)
+            await asyncio.sleep(0.05)
+        assert len(reported) == 1, "said once"
+        assert own.payloads == others.payloads == [b"one"]
+        again = nodes.host(A, 1)
+        async with closing(again):
+            await nodes.start(again)
+            assert (await again.publish(TOPIC, b"two again")).id == "n0#2"
+
+    run_async(main)
+
+
+def test_a_state_that_could_not_be_read_back_never_replaces_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A protocol of a user's own may keep anything."""
+    (tmp_path / "mine.py").write_text(UNREADABLE)
+    nodes = Nodes(tmp_path, 1, f"{tmp_path / 'mine.py'}:MINE", NetSettings(snapshot_bytes=2_000))
+
+    async def main() -> None:
+        host = nodes.host(A)
+        async with closing(host):
+            await nodes.start(host)
+            for _ in range(40):
+                await host.publish(TOPIC, bytes(100))
+        assert [path.name for path in nodes.state(A).glob("*.log")] == ["00000001.log"]
+        again = nodes.host(A, 1)
+        async with closing(again):
+            assert (again.published, again.delivered) == (40, 40)
+
+    run_async(main)
+    said = [record for record in caplog.records if "cannot be read back" in record.getMessage()]
+    assert 1 <= len(said) <= 3, "not once a turn"
+    assert "decimal.Decimal is no part of a machine" in said[0].facts["reason"]  # type: ignore[attr-defined]
+
+
+UNREADABLE = """
+from decimal import Decimal
+import msgspec
+from ordercast.core.machine import Machine
+from ordercast.protocols import CATALOGUE
+
+class Mine(Machine):
+    durable = ("total",)
+
+    def __init__(self, place, options):
+        self.total = Decimal(0)
+
+    def on_publish(self, message, out):
+        self.total += len(message.payload)
+        out.deliver(message)
+
+MINE = msgspec.structs.replace(CATALOGUE["unordered"], name="mine", build=Mine)
+"""
+
+
 def test_a_node_moves_with_a_copy_of_its_state(tmp_path: Path) -> None:
     """Another directory, another port: the logical node is its state."""
     nodes = Nodes(tmp_path, 3)
@@ -261,6 +386,8 @@ def test_deliveries_that_the_application_lacks_come_again_and_others_do_not(tmp_
     assert run_async(lambda: life(1, Told(events=10, deliveries=3))) == [b"3", b"4"]
     assert run_async(lambda: life(2, Told(events=10, deliveries=5))) == []
     assert len(run_async(lambda: life(3, Told(events=10, deliveries=0)))) == 5
+    with pytest.raises(UsageError, match="has taken over 6 deliveries, and the state knows of 5 only"):
+        run_async(lambda: life(4, Told(events=10, deliveries=6)))
 
 
 def test_the_state_of_another_node_is_refused_before_anything_happens(tmp_path: Path) -> None:

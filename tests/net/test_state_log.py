@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Message
 from ordercast.net.broker_ledger import Disk
+from ordercast.net.process import Layout
 from ordercast.net.state_log import (
     Fired,
     Head,
@@ -29,8 +31,11 @@ from ordercast.net.state_log import (
     Trusted,
     Unsubscribed,
     Whose,
+    belongs_to,
     timer_name,
 )
+from ordercast.protocols import lookup
+from ordercast.scenario.model import Edges, OpenLoad, Scenario
 
 ME = Whose(NodeId("n1"), 0, "locamu", "{}", 7)
 T = Topic("t")
@@ -209,7 +214,7 @@ def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
     log = StateLog(tmp_path, ME)
     log.begin_again(Head(ME, version=99))
     log.close()
-    with pytest.raises(UsageError, match=r"another version \(99; this one reads 1\)"):
+    with pytest.raises(UsageError, match=r"another version \(99; this one reads 2\)"):
         StateLog(tmp_path, ME)
 
 
@@ -251,3 +256,84 @@ def test_a_turn_is_one_write_and_where_asked_one_sync(tmp_path: Path) -> None:
         log.flush()
         assert disk.calls == calls
         log.close()
+
+
+class Failing(Disk):
+    """Full in the middle of a write, or unable to synchronise, when it is told to be."""
+
+    fails = ""
+
+    def write(self, file: int, data: bytes) -> None:
+        if self.fails == "write":
+            super().write(file, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write(file, data)
+
+    def sync(self, file: int) -> None:
+        if self.fails == "sync":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(file)
+
+
+@pytest.mark.parametrize("fails", ["write", "sync"])
+def test_after_a_failure_nothing_more_is_written_and_what_was_written_is_read(fails: str, tmp_path: Path) -> None:
+    """A torn frame with others behind it could never be read again."""
+    disk = Failing()
+    log = StateLog(tmp_path, ME, fsync="always", disk=disk)
+    log.add(ALL[0])
+    log.flush()
+    disk.fails = fails
+    log.add(ALL[1])
+    with pytest.raises(OSError, match=r"00000001\.log: .*; nothing was written to it after that"):
+        log.flush()
+    disk.fails = ""
+    for _ in range(2):
+        log.add(ALL[2])
+        with pytest.raises(OSError, match=r"00000001\.log: .*; nothing was written to it after that"):
+            log.flush()
+    with pytest.raises(OSError, match="nothing was written to it after that"):
+        log.begin_again(Head(ME))
+    log.close()
+    inputs, _ = read(tmp_path)
+    assert inputs == (ALL[:1] if fails == "write" else ALL[:2])
+
+
+def test_a_log_that_could_not_begin_anew_is_written_no_more(tmp_path: Path) -> None:
+    disk = Failing()
+    log = StateLog(tmp_path, ME, disk=disk)
+    log.add(ALL[0])
+    log.flush()
+    disk.fails = "write"
+    with pytest.raises(OSError, match="No space left"):
+        log.begin_again(Head(ME, saved=b"saved"))
+    disk.fails = ""
+    log.add(ALL[1])
+    with pytest.raises(OSError, match="No space left"):
+        log.flush()
+    log.close()
+    assert read(tmp_path) == (ALL[:1], 0)
+
+
+def test_a_process_that_died_before_its_life_began_leaves_no_past(tmp_path: Path) -> None:
+    StateLog(tmp_path, ME).close()
+    log = StateLog(tmp_path, ME)
+    assert not log.has_past
+    log.begin_life()
+    log.close()
+    log = StateLog(tmp_path, ME)
+    assert log.has_past
+    assert (log.inputs, log.lives) == ([Started()], 1)
+    log.close()
+
+
+def test_the_same_links_on_another_tree_are_another_overlay() -> None:
+    def whose(edges: list[tuple[str, str]]) -> Whose:
+        scenario = Scenario(name="tree", overlay=Edges(edges=edges, tree=True), workload=[OpenLoad(rate_per_s=1)])
+        info = lookup("locamu")
+        layout = Layout(scenario, info, 0)
+        place = layout.place(NodeId("a"), 0)
+        assert place.neighbours == ("b", "c")
+        return belongs_to(place, info, layout.options)
+
+    assert whose([("a", "b"), ("b", "c")]) != whose([("a", "b"), ("a", "c")])
+    assert whose([("a", "b"), ("b", "c")]) == whose([("a", "b"), ("b", "c")])

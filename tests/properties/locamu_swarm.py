@@ -56,13 +56,14 @@ def swarm_scenario(seed: int, f: int) -> Scenario:
 def _fall_later(raw: dict[str, Any], graph: Graph, dice: Dice) -> None:
     """Let nodes that stay down pass messages on for a while.
 
-    They have no messages of their own, and what they send arrives: otherwise others would wait for what only they know.
+    They have no messages of their own, and all that they pass on arrives: others would wait for what only they know.
+    So nothing is lost on links, and nobody is suspected wrongly.
     """
     standing = [fault for fault in raw["fault"] if fault["kind"] == "crash" and "recover_ms" not in fault]
     if not standing or dice.chance(0.5):
         return
-    raw["link"]["loss"] = 0
-    raw["fault"] = [fault for fault in raw["fault"] if fault["kind"] != "partition"]
+    raw["link"] |= {"loss": 0, "fifo": True}
+    raw["fault"] = standing
     for fault in standing:
         fault |= {"at_ms": dice.between(0, DURATION_MS * 0.7), "survive": "all"}
     others = [node for node in graph.nodes if node not in {fault["node"] for fault in standing}]

@@ -14,7 +14,8 @@ from ordercast.core.messages import Message
 from ordercast.net import handshake
 from ordercast.net.channel import NEVER_MET
 from ordercast.net.frames import GreetingReader, greeting_frame
-from ordercast.net.handshake import Challenge, Identity, Welcome
+from ordercast.net.greetings import Challenge, encode
+from ordercast.net.handshake import Identity, Welcome
 from ordercast.net.host import Host, NetPlace
 from ordercast.net.settings import NetSettings
 from ordercast.protocols import lookup
@@ -98,7 +99,7 @@ class RawPeer:
         assert isinstance(asked, Challenge)
         identity = Identity(cluster, NodeId(me), life, token)
         said = handshake.hello(identity, NodeId(to), NEVER_MET if not received else 0, received, asked)
-        self.writer.write(greeting_frame(handshake.encode(said)))
+        self.writer.write(greeting_frame(encode(said)))
         return handshake.check_welcome(await self.greeting(), identity, said, "node")
 
     def send(self, data: bytes) -> None:

@@ -13,6 +13,7 @@ from ordercast.core.wire import Codec
 from ordercast.net import wire_handshake
 from ordercast.net.credentials import Credentials, split_address
 from ordercast.net.frames import GreetingReader, greeting_frame
+from ordercast.net.greetings import encode
 from ordercast.net.process_host import ProcessHost
 from ordercast.net.wire_frames import packet_frame
 from ordercast.net.wire_settings import WireSettings
@@ -131,7 +132,7 @@ class Stranger:
         """A correct handshake, as far as the arguments are; a PeerError if the process refuses."""
         me = Peer(kind, name, life)
         said = wire_handshake.present(me, credentials, await self.greeting(), "process")
-        self.writer.write(greeting_frame(wire_handshake.encode(said)))
+        self.writer.write(greeting_frame(encode(said)))
         return wire_handshake.accepted(me, credentials, await self.greeting(), said, "process")
 
     def say(self, text: str) -> None:

@@ -102,8 +102,7 @@ def shrink(
     info = lookup(protocol or value.protocol)
     with progress_bar("shrinking") as progress:
         small, failing = shrink_failing(value, info, seed=seed, check=check, progress=progress)
-    if protocol is not None:
-        small = msgspec.structs.replace(small, protocol=protocol)
+    small = msgspec.structs.replace(small, protocol=protocol or value.protocol)
     out.write_text(dump_scenario(small), encoding="utf-8")
     typer.echo(out)
     typer.echo(f"still fails {failing}; replay: ordercast simulate {out} --out RUN && ordercast verify RUN", err=True)

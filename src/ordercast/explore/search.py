@@ -118,13 +118,24 @@ class Search:
             reached: list[State] = []
             for i in range(0, len(frontier), _CHUNK):
                 self._expand(frontier[i : i + _CHUNK], reached)
-                self._look(len(self.seen))
+                if self._is_over():
+                    return self._found
             last = frontier[-1]
             frontier = reached
             self.depth += 1
         if self._found is None and not self._judge.outcomes:
             self._found = Found(Violation("rest", "it never comes to rest, whatever happens"), last, None)
         return self._found
+
+    def _is_over(self) -> bool:
+        """Whether a limit was reached after something was found; that it was reached without is not for here to say."""
+        try:
+            self._look(len(self.seen))
+        except LimitReachedError:
+            if self._found is None:
+                raise
+            return True
+        return False
 
     def schedule(self, start: State) -> tuple[Violation | None, list[Cause]]:
         """A violation and a shortest schedule to it: the search, remembering where every state came from."""

@@ -210,7 +210,11 @@ def _graph(overlay: str, nodes: int, edges: Edges) -> Graph:
         raise UsageError(f"edges: they are about {nodes_of(edges)} nodes, not {nodes}")
     if edges:
         names = [NodeId(f"n{i}") for i in range(nodes)]
-        return Graph(names, [(names[a], names[b]) for a, b in edges])
+        graph = Graph(names, [(names[a], names[b]) for a, b in edges])
+        apart = [node for node in names if node not in graph.reachable(names[0])]
+        if apart:
+            raise UsageError(f"edges: not connected: {apart[0]} cannot be reached from {names[0]}")
+        return graph
     if overlay not in OVERLAYS:
         raise UsageError(f"overlay: {unknown_name('overlay', overlay, OVERLAYS)}")
     return build_graph(OVERLAYS[overlay](nodes=nodes), 0)

@@ -305,7 +305,10 @@ class _Cluster:
         dial = await self._dial_plan(pairs)
         worker = self._workers[nodes[0]]
         await worker.ask(Order("start", dial))
-        await asyncio.gather(*(other.ask(Order("meet", dial)) for other in self._living() if other is not worker))
+        for other in self._living():
+            if other is not worker:
+                # Not awaited: one that stands still must not hold up the others. It is told when it goes on.
+                self._spawn(self._tell(other, Order("meet", dial)))
         await worker.ask(Order("go", go_ns=self._go_ns))
 
     async def _come_to_rest(self) -> bool:
@@ -337,6 +340,9 @@ class _Cluster:
             raise self._failure
         answers = await self._tell_all(Order("status"))
         return {node: status for answer in answers for node, status in answer.nodes.items()}
+
+    async def _tell(self, worker: Worker, order: Order) -> None:
+        await worker.ask(order)
 
     async def _tell_all(self, order: Order) -> list[Answer]:
         return await asyncio.gather(*(worker.ask(order) for worker in self._living()))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Protocol, cast
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
-from ordercast.net import handshake
+from ordercast.net import greetings, handshake
 from ordercast.net.channel import Channel
 from ordercast.net.frames import ACK, BYE, DATA, PING, FrameReader, GreetingReader, frame, greeting_frame
-from ordercast.net.handshake import Challenge, Hello, Identity, Welcome
+from ordercast.net.greetings import Challenge
+from ordercast.net.handshake import Hello, Identity, Welcome
 from ordercast.net.settings import NetSettings, seconds
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Connection(asyncio.Protocol):
         if self.established:
             self.write(frame(BYE, 0, reason.encode()[:1000]))
         elif self._dialed is None:
-            self._greet(handshake.refusal(reason))  # A dialer may be taken in already, where this would be nonsense.
+            self._greet(greetings.refusal(reason))  # A dialer may be taken in already, where this would be nonsense.
         self._reason = reason
         self._part()
         self._transport.close()
@@ -219,7 +220,7 @@ class Connection(asyncio.Protocol):
         self._frames = FrameReader(node, self._owner.settings.max_frame_bytes)
 
     def _greet(self, greeting: handshake.Greeting) -> None:
-        self.write(greeting_frame(handshake.encode(greeting)))
+        self.write(greeting_frame(greetings.encode(greeting)))
 
     def _too_late(self) -> None:
         self.complain("did not introduce itself in time")

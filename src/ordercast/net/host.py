@@ -7,20 +7,21 @@ are written: packets and the journal wait for the end of the turn anyway, and wh
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from ordercast.core.errors import PeerError, UsageError
+from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.frames import OVERHEAD_BYTES
+from ordercast.net.batches import handle_batch
+from ordercast.net.confirmations import Completed, Confirmations, disappoint, receives
 from ordercast.net.handshake import NetPlace
 from ordercast.net.memory import Memory
 from ordercast.net.recall import BY_THE_HOST, Told
+from ordercast.net.record import Record
 from ordercast.net.room import Room
 from ordercast.net.settings import NetSettings
 from ordercast.net.state_log import StateLog
@@ -33,7 +34,6 @@ from ordercast.trace.schema import INFO_STATE, STATE_KEPT, STATE_LOST
 __all__ = ["Completed", "Delivered", "Host", "NetPlace"]
 
 Delivered = Callable[["Host", Message], None]
-Completed = asyncio.Future[Message]
 
 
 class Host:
@@ -61,9 +61,10 @@ class Host:
         self.settings = settings or NetSettings()
         self.steps = 0
         """Inputs handled so far: two equal readings with nothing outstanding in between mean rest."""
+        self.failure: OSError | None = None
+        """Why the node could not write down what happens. It has stopped then, and nothing of that turn has left."""
         self.delivery_watchers: list[Delivered] = []
         self._codec = protocol.codec()
-        self._net = net
         self._origin = origin_of(place.node, place.incarnation)
         self._memory = memory = Memory(log, told, self._codec, notes_membership=protocol.notes_membership)
         self.machine: Machine = memory.machine(lambda: protocol.build(place, options), self._origin)
@@ -72,13 +73,12 @@ class Host:
         """Deliveries and completions (ids) that wait for the log."""
         self.handed_over = self.delivered - len(self._unheard)
         """Deliveries that the application has heard of, in all lives: the local index of the one it hears of now."""
-        self._journal = journal
-        self._records_packets = journal is not None and journal.packets
+        self._record = Record(place.node, journal, self._codec, net.epoch_ns)
         self.transport = Transport(net.identity(place.node), place.neighbours, self._codec, self.settings, self)
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._busy = False
         self.timers = Timers(lambda name: self._input(self._time_out, name))
-        self._awaited: dict[str, tuple[Message, Completed]] = {}
+        self._confirmations = Confirmations()
         self._room = Room()
         self._encoded: tuple[Packet, bytes] = (Packet(), b"")
         self._stopped = False
@@ -107,14 +107,9 @@ class Host:
         await self.transport.close()
         if not self._busy:
             self._speak()
-        for _, future in self._awaited.values():
-            if not future.done():
-                future.set_exception(ConnectionError(f"{self.node} was stopped before the message was confirmed"))
-                future.exception()  # Nobody has to ask for it.
-        self._awaited.clear()
+        self._confirmations.give_up(f"{self.node} was stopped before the message was confirmed")
         self._room.open_for_good()
-        if self._journal is not None:
-            self._journal.close()
+        self._record.close()
         self._memory.close()
 
     # The application's end
@@ -157,6 +152,9 @@ class Host:
         most = self.settings.max_payload_bytes
         if len(payload) > most:
             raise UsageError(f"a payload of {len(payload)} bytes is over the limit of {most}")
+        if self._stopped:
+            disappoint(future, f"{self.node} is stopped")
+            return future
         content = (Topic(topic), payload, self.protocol.guarantee if guarantee is None else guarantee, keys, dst)
         self._input(self._publish, content, told, future)
         return future
@@ -183,14 +181,13 @@ class Host:
             self._encoded = packet, body  # A machine relays one packet to many neighbours.
         # What the protocol resends while the channel still has it would only add to the queue.
         key = (packet.session, packet.number) if isinstance(packet, Numbered) else None
-        if self.transport.send(peer, body, key) and self._records_packets and self._journal is not None:
-            self._journal.packet("send", self._now(), peer, packet, len(body) + OVERHEAD_BYTES)
+        if self.transport.send(peer, body, key) and self._record.packets:
+            self._record.send(peer, packet, len(body))
 
     def deliver(self, message: Message) -> None:
         self.delivered += 1
         self._memory.events += 1
-        if self._journal is not None:
-            self._journal.deliver(self._now(), message)
+        self._record.deliver(message)
         if self._memory.durable:
             self._unheard.append(message)
         else:
@@ -200,7 +197,7 @@ class Host:
         if self._memory.durable:
             self._unheard.append(message_id)
         else:
-            self._answer(message_id)
+            self._confirmations.confirm(message_id)
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
         self.timers.set(name, delay_ns, background=background)
@@ -215,13 +212,15 @@ class Host:
 
     # What the transport reports
 
-    def before_write(self) -> None:
-        self._write_down()
+    def before_write(self) -> bool:
+        if not self._write_down():
+            return False
         if not self._busy:
             if self._memory.oversized:
                 asyncio.get_running_loop().call_soon(self._input, self._renew)
             if self._unheard:
                 asyncio.get_running_loop().call_soon(self._speak)
+        return True
 
     def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
         self._input(self._receive, peer, packets)
@@ -246,49 +245,68 @@ class Host:
     def _go_on(self) -> None:
         """A life with the state of the one before. What had happened but not come out by then is recorded now."""
         self._record_event("recover", {INFO_STATE: STATE_KEPT})
-        if self._journal is not None:
-            for event in self._memory.untold:
-                event.record(self._journal, self._now())
+        self._record.catch_up(self._memory.untold)
         self.machine.on_recover(self)
 
-    def _write_down(self) -> None:
-        """First what happened, then what came of it."""
-        self._memory.flush()
-        if self._journal is not None:
-            self._journal.flush()
+    def _write_down(self) -> bool:
+        """First what happened, then what came of it. If that fails, nothing may leave the node any more."""
+        if self.failure is None:
+            try:
+                self._memory.flush()
+                self._record.flush()
+            except OSError as error:
+                self._fail(error)
+        return self.failure is None
+
+    def _fail(self, error: OSError) -> None:
+        """What the disk has is unknown: stop at once, and tell whoever is responsible for the loop."""
+        self.failure = error
+        self._stopped = True
+        self.timers.stop()
+        self.transport.abandon(f"the node cannot go on: {error}")
+        self._unheard.clear()
+        self._record.rewind()  # It must not know of what the log does not have.
+        self._record.close()
+        self._confirmations.give_up(f"{self.node} was stopped: {error}")
+        self._room.open_for_good()
+        context = {"message": f"{self.node} cannot write down what happens", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
     def _renew(self) -> None:
         """Where the log has grown large: go on as if the node had crashed and come back, without anybody noticing."""
-        if not self._memory.oversized:
+        if not self._memory.oversized or not self._write_down():
             return
-        self._write_down()
         unheard = tuple(item for item in self._unheard if isinstance(item, Message))
+        try:
+            fresh = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
+        except OSError as error:
+            self._fail(error)
+            return
+        if fresh is None:
+            return
         self.timers.stop()
-        self.machine = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
+        self.machine = fresh
         self.machine.on_recover(self)
         for peer in self.transport.suspected():
             self._suspect(peer)
 
     def _speak(self) -> None:
         """What the application may hear now, in the order in which it came about."""
+        if not self._write_down():  # Since this was planned, more may have happened.
+            return
         unheard, self._unheard = self._unheard, []
         for item in unheard:
             if isinstance(item, Message):
                 self._hand_over(item)
             else:
-                self._answer(item)
+                self._confirmations.confirm(item)
 
     def _hand_over(self, message: Message) -> None:
         self.handed_over += 1
         for watch in self.delivery_watchers:
             watch(self, message)
         if message.origin == self._origin and message.guarantee is not Guarantee.ATOMIC:
-            self._answer(message.id)
-
-    def _answer(self, message_id: str) -> None:
-        message, future = self._awaited.pop(message_id, (None, None))
-        if message is not None and future is not None and not future.done():
-            future.set_result(message)
+            self._confirmations.confirm(message.id)
 
     def _input(self, action: Callable[..., None], *args: Any) -> None:
         self._inbox.append((action, args))
@@ -298,7 +316,7 @@ class Host:
     def _handle_inputs(self) -> None:
         self._busy = True
         try:
-            while self._inbox:
+            while self._inbox and not self._stopped:
                 self.steps += 1
                 action, args = self._inbox.popleft()
                 action(*args)
@@ -308,16 +326,10 @@ class Host:
 
     def _receive(self, peer: NodeId, packets: list[Packet]) -> None:
         self._memory.on_receive(peer, packets)
-        if self._records_packets and self._journal is not None:
-            now = self._now()
-            for packet in packets:
-                size = len(self._codec.encode(packet)) + OVERHEAD_BYTES
-                self._journal.packet("receive", now, peer, packet, size)
-        try:
-            self.machine.on_receive_many(peer, packets, self)
-        except PeerError as error:
-            # Some of the batch may have taken effect, so it can neither be repeated nor continued.
-            self.transport.ban(peer, error.reason)
+        self._record.receive(peer, packets)
+        for error in handle_batch(self.machine, peer, packets, self):
+            culprit = NodeId(error.peer)
+            self.transport.ban(culprit if culprit in self.transport.channels else peer, error.reason)
 
     def _time_out(self, name: Hashable) -> None:
         self._memory.on_timer(name)
@@ -333,33 +345,26 @@ class Host:
 
     def _publish(self, content: tuple[Any, ...], told: Callable[[Message], None] | None, future: Completed) -> None:
         message = Message(self._origin, self.published + 1, *content)
-        mark = self._journal.mark() if self._journal is not None else 0
-        if self._journal is not None:
-            self._journal.publish(self._now(), message)
+        mark = self._record.mark()
+        self._record.publish(message)
         self._memory.on_publish(content)
         self._memory.events += 1
         if told is not None:
             told(message)
-        self._awaited[message.id] = message, future
+        self._confirmations.expect(message, future)
         try:
             self.machine.on_publish(message, self)
         except UsageError as error:
             self._undo(mark, self._memory.events - 1)
-            del self._awaited[message.id]
-            future.set_exception(error)
+            self._confirmations.refuse(message.id, error)
             return
         self.published += 1
-        if message.guarantee is not Guarantee.ATOMIC and not self._receives(message):
+        if message.guarantee is not Guarantee.ATOMIC and not receives(self.place, message):
             self.complete(message.id)
-
-    def _receives(self, message: Message) -> bool:
-        if message.dst:
-            return self.node in message.dst
-        return (topics := self.place.initial_topics()) is None or message.topic in topics
 
     def _subscribe(self, topic: Topic) -> None:
         self._memory.on_subscribe(topic)
-        mark, events = self._journal.mark() if self._journal is not None else 0, self._memory.events
+        mark, events = self._record.mark(), self._memory.events
         if not self.protocol.notes_membership:
             self.note("subscribe", {"topic": topic})
         try:
@@ -371,8 +376,7 @@ class Host:
     def _undo(self, mark: int, events: int) -> None:
         """What was refused never happened."""
         self._memory.events = events
-        if self._journal is not None:
-            self._journal.rewind(mark)
+        self._record.rewind(mark)
 
     def _unsubscribe(self, topic: Topic) -> None:
         self._memory.on_unsubscribe(topic)
@@ -389,9 +393,5 @@ class Host:
         self.machine.on_leave(self)
 
     def _record_event(self, kind: str, info: Mapping[str, str]) -> None:
-        if self._journal is not None:
-            self._journal.event(kind, self._now(), info)
-            self.transport.plan_flush()
-
-    def _now(self) -> int:
-        return time.monotonic_ns() - self._net.epoch_ns
+        self._record.event(kind, info)
+        self.transport.plan_flush()

@@ -23,6 +23,7 @@ from ordercast.core.process import Peer
 from ordercast.net import wire_handshake
 from ordercast.net.credentials import ASKING, Credentials, split_address
 from ordercast.net.frames import GreetingReader, greeting_frame
+from ordercast.net.greetings import encode
 
 FIRST = 0
 _EPOCH_MS = 1_767_225_600_000
@@ -123,7 +124,7 @@ async def _ask(
         return wire_handshake.decode(body, address)
 
     said = wire_handshake.present(me, credentials, await greeting(), address)
-    writer.write(greeting_frame(wire_handshake.encode(said)))
+    writer.write(greeting_frame(encode(said)))
     answer = await greeting()
     wire_handshake.accepted(me, credentials, answer, said, address)
     assert isinstance(answer, wire_handshake.Accepted)

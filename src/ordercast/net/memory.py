@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
-from ordercast.net.recall import Event, Recollection, Told, packed
+from ordercast.net.recall import Event, Recollection, Told, packed, unpacked
 from ordercast.net.state_log import (
     VERSION,
     Fired,
@@ -26,6 +28,8 @@ from ordercast.net.state_log import (
     Trusted,
     Unsubscribed,
 )
+
+LOG = logging.getLogger("ordercast.net")
 
 
 class Memory:
@@ -105,21 +109,26 @@ class Memory:
     def oversized(self) -> bool:
         return self._log is not None and self._log.oversized
 
-    def renewed(self, machine: Machine, published: int, delivered: int, unheard: tuple[Message, ...]) -> Machine:
+    def renewed(self, machine: Machine, published: int, delivered: int, unheard: tuple[Message, ...]) -> Machine | None:
         """A machine that has what this one saves, and a log that begins with it. It is yet to be told that it is back.
 
         The log could not go on with the old machine: whoever repeats it has what was saved and nothing else. By now
-        log and trace must have been told everything.
+        log and trace must have been told everything. None: what this machine saves cannot be read back, so the log
+        must go on growing.
         """
         if self._log is None or self._build is None:
-            return machine
-        saved = machine.save()
-        head = Head(
-            self._log.head.whose, VERSION, packed(saved), published, self.events, delivered, unheard, self._log.lives
-        )
-        self._log.begin_again(head)
+            return None
         fresh = self._build()
-        fresh.restore(saved)
+        try:
+            saved = packed(machine.save())
+            fresh.restore(unpacked(saved, type(machine).__module__))
+        except UsageError as error:
+            self._log.put_off()
+            facts = {"node": self._log.head.whose.node, "reason": str(error)}
+            LOG.warning("the log grows on: what the machine saves cannot be read back", extra={"facts": facts})
+            return None
+        whose, lives = self._log.head.whose, self._log.lives
+        self._log.begin_again(Head(whose, VERSION, saved, published, self.events, delivered, unheard, lives))
         self._log.add(Renewed())
         return fresh
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId
 from ordercast.core.registry import ProtocolInfo
@@ -13,11 +10,15 @@ from ordercast.net.settings import NetSettings
 from ordercast.net.workload import check_workload
 from ordercast.overlay.graphs import Graph
 from ordercast.scenario.brokers import Join, Leave
+from ordercast.scenario.checking import FaultCheck, check_times
 from ordercast.scenario.choosing import Population
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario
 
 _BEATS = 4
 """Heartbeats that a peer may miss before it is suspected."""
+
+_MOST_PATIENCE_MS = 3_600_000
+"""Beyond any use in wall time, and where timers of the operating system are still far from their limits."""
 
 
 class Plan:
@@ -34,8 +35,10 @@ class Plan:
         self.graph: Graph = layout.graph
         self.people: Population = layout.people
         self.run_id = f"{scenario.name}-{info.name}-{seed}"
-        self._busy: defaultdict[tuple[type[Fault], str], list[tuple[float, float]]] = defaultdict(list)
-        self._check_times()
+        self._faults = FaultCheck(scenario.duration_ms, info)
+        self._check_names()
+        check_times(scenario)
+        self._check_patience()
         check_workload(scenario, self.people, seed, info.guarantee)
         for i, fault in enumerate(scenario.fault):
             self._check_fault(fault, f"fault[{i}]")
@@ -56,41 +59,23 @@ class Plan:
             for fault in self.scenario.fault
         )
 
-    def _check_times(self) -> None:
-        scenario = self.scenario
-        if scenario.duration_ms <= 0:
-            raise UsageError(f"duration_ms: {scenario.duration_ms} is not positive")
-        for name, value in (("drain_ms", scenario.drain_ms), ("detector.delay_ms", scenario.detector.delay_ms)):
-            if value < 0:
-                raise UsageError(f"{name}: {value} is negative")
+    def _check_names(self) -> None:
+        """Files and directories are called what the nodes are called."""
+        for node in self.graph.nodes:
+            if "/" in node or node in (".", ".."):
+                raise UsageError(f"overlay: a process cannot be called {node!r}, because no file can")
+
+    def _check_patience(self) -> None:
+        delay = self.scenario.detector.delay_ms
+        if delay > _MOST_PATIENCE_MS:
+            raise UsageError(f"detector.delay_ms: {delay} is more than an hour ({_MOST_PATIENCE_MS} ms) of silence")
 
     def _check_fault(self, fault: Fault, where: str) -> None:
         if not isinstance(fault, Crash | Pause | Join | Leave):
             raise UsageError(f"{where}.kind: real processes can crash and pause; simulate this scenario instead")
-        if isinstance(fault, Join | Leave) and not self.info.admits:
-            raise UsageError(f"{where}.kind: nodes cannot join or leave with protocol {self.info.name!r}")
         if fault.node not in self.graph.nodes:
             raise UsageError(f"{where}.node: {unknown_name('node', fault.node, self.graph.nodes)}")
-        if isinstance(fault, Join | Leave):
-            if not 0 <= fault.at_ms <= self.scenario.duration_ms:
-                raise UsageError(f"{where}.at_ms: {fault.at_ms} is not within the run's duration")
-            return
-        end = fault.recover_ms if isinstance(fault, Crash) else fault.until_ms
-        if not 0 <= fault.at_ms <= (end if end is not None else fault.at_ms) <= self.scenario.duration_ms:
-            raise UsageError(f"{where}.at_ms: begin and end must be within the duration, in this order")
-        self._check_overlap(fault, math.inf if end is None else end, where)
-        if isinstance(fault, Crash) and end is not None and fault.state == "lost" and not self.info.readmits:
-            raise UsageError(
-                f"{where}.state: protocol {self.info.name!r} cannot take back a node that lost its state; "
-                "use state = 'kept'"
-            )
-
-    def _check_overlap(self, fault: Crash | Pause, end: float, where: str) -> None:
-        """One node cannot crash while it is down, nor pause while it stands still."""
-        taken = self._busy[type(fault), fault.node]
-        if any(began <= end and fault.at_ms <= ended for began, ended in taken):
-            raise UsageError(f"{where}.at_ms: an earlier fault of the same kind at {fault.node} lasts into this one")
-        taken.append((fault.at_ms, end))
+        self._faults.check(fault, where)
 
     def dialed_by(self, node: NodeId) -> list[NodeId]:
         """The neighbours that `node` dials: those behind it in the order of nodes."""

@@ -39,7 +39,7 @@ LOG = logging.getLogger("ordercast.net.process")
 FAILED = 70
 """Exit code of a process that found a bug of ours."""
 REFUSED = 2
-"""Exit code of a process that was asked for something impossible; its log ends with the reason."""
+"""Exit code of a process that was asked for the impossible, or whose disk failed; its log ends with the reason."""
 _ORDER_BYTES = 1 << 24
 
 Addresses = dict[NodeId, tuple[str, int]]
@@ -154,6 +154,8 @@ class Party:
             log = StateLog(
                 Path(given.states) / node, whose, fsync=settings.state_fsync, least_bytes=settings.snapshot_bytes
             )
+            if log.cut_bytes:
+                LOG.warning("cut off what was torn", extra={"facts": {"node": node, "cut_bytes": log.cut_bytes}})
             former = range(given.life if given.since is None else given.since, given.life)
             told = told_by(path for life in former if (path := journal_path(journals, node, life)).exists())
         return Host(
@@ -225,7 +227,7 @@ def main() -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(serve())
-        except UsageError as error:
+        except (UsageError, OSError) as error:
             _fail(runner.get_loop(), {"message": "refused", "exception": error})
 
 
@@ -235,12 +237,12 @@ def _answer(answer: Answer) -> None:
 
 
 def _fail(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A handler broke a promise. What it left behind cannot be trusted, so the process must not go on."""
+    """A handler broke a promise, or the disk did. What is left behind cannot be trusted: the process must not go on."""
     error = context.get("exception")
-    refused = isinstance(error, UsageError)
-    LOG.critical(context["message"], exc_info=None if refused else error, extra={"facts": {"failure": str(error)}})
+    traced = None if isinstance(error, UsageError) else error
+    LOG.critical(context["message"], exc_info=traced, extra={"facts": {"failure": str(error)}})
     logging.shutdown()
-    os._exit(REFUSED if refused else FAILED)
+    os._exit(REFUSED if isinstance(error, UsageError | OSError) else FAILED)
 
 
 if __name__ == "__main__":

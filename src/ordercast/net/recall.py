@@ -9,17 +9,17 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ordercast.core.errors import InvariantError, PeerError, UsageError
+from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId, Origin
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
+from ordercast.net.batches import handle_batch
 from ordercast.net.state_log import (
     Fired,
     Input,
@@ -151,6 +151,10 @@ class Recollection:
                 f"the application has taken over {heard} deliveries, and those before {self._heard_before + 1} are "
                 "no longer in the state"
             )
+        if heard > self.delivered:
+            raise UsageError(
+                f"the application has taken over {heard} deliveries, and the state knows of {self.delivered} only"
+            )
         return self._deliveries[heard - self._heard_before :]
 
     def revived(self) -> Machine:
@@ -172,8 +176,7 @@ class Recollection:
                 self._publish(happened)
             case Received(peer, bodies):
                 packets = [self._codec.decode(body, peer) for body in bodies]
-                with suppress(PeerError):  # As it was then: the rest of the batch has had no effect.
-                    self.machine.on_receive_many(peer, packets, self)
+                handle_batch(self.machine, peer, packets, self)  # What made no sense then makes none now.
             case Fired(name):
                 self.machine.on_timer(timer_name(name), self)
             case Suspected(peer):
@@ -239,7 +242,10 @@ class Recollection:
 
 def packed(saved: dict[str, Any]) -> bytes:
     """What a machine saved, as bytes."""
-    return pickle.dumps(saved, protocol=pickle.HIGHEST_PROTOCOL)
+    try:
+        return pickle.dumps(saved, protocol=pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UsageError(f"the state cannot be written: {error}") from None
 
 
 def unpacked(data: bytes, home: str) -> dict[str, Any]:
@@ -247,7 +253,7 @@ def unpacked(data: bytes, home: str) -> dict[str, Any]:
     try:
         saved: dict[str, Any] = _Reader(io.BytesIO(data), home).load()
     except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError, IndexError) as error:
-        raise UsageError(f"the saved state was written by another version: {error}") from None
+        raise UsageError(f"the saved state is none that this version reads: {error}") from None
     return saved
 
 

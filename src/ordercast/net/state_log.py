@@ -32,10 +32,11 @@ from ordercast.core.machine import Place
 from ordercast.core.messages import Guarantee, Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.broker_ledger import Disk
+from ordercast.overlay.extended import TreePlace
 
 StateFsync = Literal["always", "never"]
 
-VERSION = 1
+VERSION = 2
 _SIZES = struct.Struct(">II")
 _CHECK = struct.Struct(">I")
 _HEADER_BYTES = _SIZES.size + _CHECK.size
@@ -141,9 +142,18 @@ _head = msgspec.msgpack.Decoder(Head)
 
 
 def belongs_to(place: Place, protocol: ProtocolInfo, options: Any) -> Whose:
-    around = _encoder.encode([place.neighbours, place.nodes, sorted((place.groups or {}).items()), place.clients])
+    around = _encoder.encode(
+        [place.neighbours, place.nodes, sorted((place.groups or {}).items()), place.clients, _tree_of(place)]
+    )
     described = msgspec.json.encode(options, order="sorted").decode()
     return Whose(place.node, place.incarnation, protocol.name, described, zlib.crc32(around))
+
+
+def _tree_of(place: Place) -> Any:
+    """What lies beneath the links: the same neighbours may be linked by another tree."""
+    if not isinstance(place, TreePlace):
+        return None
+    return place.parent, place.routes.near if place.routes is not None else None
 
 
 def timer_name(written: Any) -> Hashable:
@@ -162,6 +172,7 @@ class StateLog:
         self.inputs: list[Input] = []
         """What former lives have left, after the head; emptied by whoever has repeated it."""
         self.has_past = False
+        """Whether a life has begun with this state; a process may have died before."""
         self.lives = 0
         """Lives that have begun with this state: what the next one is called where nobody else counts."""
         self.cut_bytes = 0
@@ -172,6 +183,8 @@ class StateLog:
         self._disk = disk or Disk()
         self._directory = directory
         self._fresh: list[Input] = []
+        self._failure = ""
+        """Why nothing more is written; empty: all is well."""
         self._file = -1
         self._segment = 0
         self._begin_again_at = least_bytes
@@ -197,20 +210,66 @@ class StateLog:
         self.flush()
 
     def flush(self) -> None:
-        """One write for all inputs of the turn. An error here must end the process: what the disk holds is unknown."""
+        """One write for all inputs of the turn.
+
+        After an error nothing is written any more: what was torn stays the end of the log, and whoever uses it must
+        stop, because nobody may hear of what came after that.
+        """
+        self._check_whole()
         if not self._fresh:
             return
         data = _frame(_encoder.encode(self._fresh))
         self._fresh = []
-        self._disk.write(self._file, data)
-        if self._fsync == "always":
-            self._disk.sync(self._file)
+        try:
+            self._disk.write(self._file, data)
+            if self._fsync == "always":
+                self._disk.sync(self._file)
+        except OSError as error:
+            raise self._failed(error) from error
         self.segment_bytes += len(data)
 
     def begin_again(self, head: Head) -> None:
         """Go on in a new segment that begins with `head`, and forget the old ones."""
+        self._check_whole()
         data = _frame(_encoder.encode(head))
-        path = self._path(self._segment + 1)
+        try:
+            file = self._new_segment(self._path(self._segment + 1), data)
+        except OSError as error:
+            raise self._failed(error) from error  # Which segment the next life finds is unknown.
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = file
+        self._segment += 1
+        self._grow_from(len(data))
+        for old in self._segments():
+            if old < self._segment:
+                self._path(old).unlink()
+
+    def put_off(self) -> None:
+        """It cannot begin anew now; it is not worth another try before it has doubled."""
+        self._begin_again_at = 2 * self.segment_bytes
+
+    def close(self) -> None:
+        if self._file >= 0:
+            try:
+                if not self._failure:
+                    self.flush()
+            finally:
+                os.close(self._file)
+                os.close(self._lock)
+                self._file = self._lock = -1
+
+    # Inside
+
+    def _check_whole(self) -> None:
+        if self._failure:
+            raise OSError(self._failure)
+
+    def _failed(self, error: OSError) -> OSError:
+        self._failure = f"{self._path(self._segment)}: {error.strerror or error}; nothing was written to it after that"
+        return OSError(self._failure)
+
+    def _new_segment(self, path: Path, data: bytes) -> int:
         unnamed = path.with_suffix(".new")
         file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         try:
@@ -222,23 +281,7 @@ class StateLog:
         except OSError:
             os.close(file)
             raise
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = file
-        self._segment += 1
-        self._grow_from(len(data))
-        for old in self._segments():
-            if old < self._segment:
-                self._path(old).unlink()
-
-    def close(self) -> None:
-        if self._file >= 0:
-            self.flush()
-            os.close(self._file)
-            os.close(self._lock)
-            self._file = self._lock = -1
-
-    # Inside
+        return file
 
     def _open(self, whose: Whose) -> None:
         for leftover in self._directory.glob("*.new"):
@@ -249,10 +292,10 @@ class StateLog:
             return
         self._segment = found[-1]
         path = self._path(self._segment)
-        self.has_past = True
         self.head, self.inputs, whole = _read(path)
         _check_whose(path, self.head, whose)
         self.lives = self.head.lives + sum(isinstance(happened, Started | Recovered) for happened in self.inputs)
+        self.has_past = self.lives > 0
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
         self.cut_bytes = os.fstat(self._file).st_size - whole
         os.ftruncate(self._file, whole)

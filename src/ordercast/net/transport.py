@@ -32,8 +32,8 @@ _MOST_DOUBLINGS = 16
 class Owner(Protocol):
     """The node on top of a transport."""
 
-    def before_write(self) -> None:
-        """Make safe what must be known before anything leaves the process."""
+    def before_write(self) -> bool:
+        """Make safe what must be known before anything leaves the process. False: nothing may leave any more."""
 
     def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
         """A batch from one peer, in order."""
@@ -95,14 +95,7 @@ class Transport:
 
     async def close(self, reason: str = "the node stops") -> None:
         """Say goodbye and leave nothing behind: no task, no timer, no socket."""
-        self._closing = True
-        for timer in (self._ack_timer, self._pulse, self._planned_flush):
-            if timer is not None:
-                timer.cancel()
-        if self._server is not None:
-            self._server.close()
-        for task in self._dialers.values():
-            task.cancel()
+        self._wind_down()
         await asyncio.gather(*self._dialers.values(), return_exceptions=True)
         self._flush()
         connections = list(self._connections)
@@ -113,6 +106,23 @@ class Transport:
             await asyncio.wait([connection.closed for connection in connections], timeout=2 * LAST_WORD_S)
         if self._server is not None:
             await self._server.wait_closed()
+
+    def abandon(self, reason: str) -> None:
+        """Fall silent at once: what waits to be written must never leave. `close` is still to come."""
+        self._wind_down()
+        self._dirty.clear()
+        for connection in list(self._connections):
+            connection.abort(reason)
+
+    def _wind_down(self) -> None:
+        self._closing = True
+        for timer in (self._ack_timer, self._pulse, self._planned_flush):
+            if timer is not None:
+                timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for task in self._dialers.values():
+            task.cancel()
 
     # Sending
 
@@ -142,7 +152,8 @@ class Transport:
         if self._planned_flush is not None:
             self._planned_flush.cancel()
             self._planned_flush = None
-        self._owner.before_write()
+        if not self._owner.before_write():
+            return
         dirty, self._dirty = self._dirty, []
         for channel in dirty:
             channel.flush()
@@ -161,6 +172,7 @@ class Transport:
         channel = self.channels.get(greeting.node)
         if channel is None:
             raise PeerError(greeting.node, "is not a neighbour of this node")
+        self._flush()  # The answer says what was received.
         received = greeting.received if greeting.peer_life == self.identity.life else 0
         self._attach(connection, channel, greeting.life, greeting.since, received)
         return channel
@@ -230,6 +242,9 @@ class Transport:
             for channel in self.channels.values():
                 channel.heard_ns += overslept
                 channel.progress_ns += overslept
+        self._flush()  # A ping says what was received.
+        if self._closing:
+            return
         for connection in list(self._connections):
             connection.ping()
         for channel in self.channels.values():

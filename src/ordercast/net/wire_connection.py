@@ -17,7 +17,7 @@ from ordercast.core.process import Peer
 from ordercast.net import wire_handshake
 from ordercast.net.credentials import ASKING, Credentials
 from ordercast.net.frames import GreetingReader, greeting_frame
-from ordercast.net.handshake import refusal
+from ordercast.net.greetings import RefusedError, encode, refusal
 from ordercast.net.later import Later
 from ordercast.net.settings import ns, seconds
 from ordercast.net.wire_frames import (
@@ -142,7 +142,7 @@ class WireConnection(asyncio.Protocol):
             return
         try:
             self._take_greetings(data)
-        except wire_handshake.RefusedError as error:
+        except RefusedError as error:
             self.abort(End("handshake", error.reason, gone=False))
         except PeerError as error:
             self.refuse(End("handshake", error.reason))
@@ -283,7 +283,7 @@ class WireConnection(asyncio.Protocol):
         self._reader = WireReader(name, self._owner.settings.max_frame_bytes)
 
     def _greet(self, greeting: wire_handshake.Greeting) -> None:
-        self._write(greeting_frame(wire_handshake.encode(greeting)))
+        self._write(greeting_frame(encode(greeting)))
 
     # Frames
 

@@ -7,7 +7,6 @@ own delivery or for the protocol's word, and how deep an answer lies in a chain 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 import zlib
 from collections.abc import Callable, Coroutine
@@ -21,6 +20,7 @@ from ordercast.core.messages import GUARANTEES, Guarantee, Message
 from ordercast.net.host import Completed, Host
 from ordercast.net.settings import NetSettings, ns
 from ordercast.scenario.brokers import Join, Leave
+from ordercast.scenario.checking import check_load, check_step
 from ordercast.scenario.choosing import Chooser, DrawnLoad, Population, publishers_of
 from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Scenario, Schedule, Step
 
@@ -292,73 +292,36 @@ def _share(load: DrawnLoad, where: str, host: Host, people: Population, seed: in
 
 def check_workload(scenario: Scenario, people: Population, seed: int, default: Guarantee) -> None:
     """Refuse, by its field, what no set of real processes can do or what makes no sense."""
-    if not scenario.workload:
-        raise UsageError("workload: nobody publishes anything")
+    most_bytes = NetSettings().max_payload_bytes
+
+    def known(name: str, where: str) -> None:
+        if name not in people.nodes:
+            raise UsageError(f"{where}: {unknown_name('node', name, people.nodes)}")
+
     for i, load in enumerate(scenario.workload):
         where = f"workload[{i}]"
         if isinstance(load, Schedule):
             for j, step in enumerate(load.steps):
-                _check_step(step, f"{where}.steps[{j}]", people, scenario.duration_ms)
+                check_step(step, f"{where}.steps[{j}]", people, scenario.duration_ms, most_bytes, known)
         else:
+            check_load(load, where, people, scenario.duration_ms, most_bytes)
             _check_load(load, where)
-            _check_bounds(load, where, people, scenario.duration_ms)
             choosers = [Chooser(load, where, n, people, seed, default) for n in publishers_of(load, where, people)]
             if not any(chooser.has_target for chooser in choosers):
                 raise UsageError(f"{where}.topics: no publisher has a topic to publish to")
 
 
 def _check_load(load: DrawnLoad, where: str) -> None:
+    """What only a simulation can do."""
     match load:
         case ClosedLoad(until="everyone"):
             raise UsageError(f"{where}.until: a process sees only its own deliveries; use 'self' or 'completed'")
-        case ClosedLoad() if load.outstanding < 1 or load.think_ms < 0:
-            raise UsageError(f"{where}: a closed load needs outstanding >= 1 and think_ms >= 0")
         case OpenLoad() if load.window:
             raise UsageError(f"{where}.window: over TCP publishers wait for room in bytes; leave it out")
         case ClosedLoad() if load.rate_per_s:
             raise UsageError(f"{where}.rate_per_s: a closed load over TCP has no rate; use an open load")
-        case OpenLoad() if load.rate_per_s <= 0:
-            raise UsageError(f"{where}.rate_per_s: {load.rate_per_s} is not above 0")
-        case BurstLoad() if load.size < 1 or load.every_ms <= 0:
-            raise UsageError(f"{where}: a burst load needs size >= 1 and every_ms > 0")
-        case ReplyLoad() if not 0 < load.probability <= 1 or load.delay_ms < 0:
-            raise UsageError(f"{where}: a reply load needs 0 < probability <= 1 and delay_ms >= 0")
-        case ReplyLoad() if load.payload_bytes < 1 or not 1 <= load.depth <= 255:
+        case ReplyLoad() if load.payload_bytes < 1 or load.depth > 255:
             raise UsageError(f"{where}: over TCP an answer carries its depth: payload_bytes >= 1 and depth up to 255")
-
-
-def _check_bounds(load: DrawnLoad, where: str, people: Population, duration_ms: float) -> None:
-    bounds: dict[str, tuple[float | None, float, float]] = {
-        "payload_bytes": (load.payload_bytes, 0, NetSettings().max_payload_bytes),
-        "start_ms": (load.start_ms, 0, duration_ms),
-        "popularity": (load.popularity, 0, math.inf),
-        "destinations": (load.destinations, 0, len(people.servers)),
-        "keys": (load.keys, 0, math.inf),
-        "keys_per_message": (load.keys_per_message, 1, math.inf),
-        "limit": (load.limit, 1, math.inf),
-    }
-    for name, (value, low, high) in bounds.items():
-        if value is not None and not low <= value <= high:
-            upper = f" to {high:g}" if math.isfinite(high) else " up"
-            raise UsageError(f"{where}.{name}: {value} is not from {low:g}{upper}")
-    if load.stop_ms is not None and not load.start_ms < load.stop_ms <= duration_ms:
-        raise UsageError(f"{where}.stop_ms: {load.stop_ms} is not after start_ms and within the duration")
-
-
-def _check_step(step: Step, where: str, people: Population, duration_ms: float) -> None:
-    if (step.at_ms is None) == (step.after is None):
-        raise UsageError(f"{where}: give either at_ms or after")
-    if step.at_ms is not None and not 0 <= step.at_ms <= duration_ms:
-        raise UsageError(f"{where}.at_ms: {step.at_ms} is not within the run's duration")
-    if step.topic is not None and step.topic not in people.groups and step.do == "publish":
-        raise UsageError(f"{where}.topic: {unknown_name('topic', step.topic, people.groups)}")
-    for name in (step.node, *step.dst):
-        if name not in people.nodes:
-            raise UsageError(f"{where}: {unknown_name('node', name, people.nodes)}")
-    if step.guarantee and step.guarantee not in GUARANTEES:
-        raise UsageError(f"{where}.guarantee: {unknown_name('guarantee', step.guarantee, GUARANTEES)}")
-    if not 0 <= step.payload_bytes <= NetSettings().max_payload_bytes:
-        raise UsageError(f"{where}.payload_bytes: {step.payload_bytes} is not from 0 to the limit of a payload")
 
 
 def _surface(task: asyncio.Task[None]) -> None:

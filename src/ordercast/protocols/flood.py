@@ -98,7 +98,7 @@ class Flood(Machine):
             message = packet.message
             if message.origin not in self.seen.highest:
                 self._meet(message.origin, peer)
-            if self.seen.add(message.origin, message.number):
+            if self.seen.add(message.origin, message.number, peer):
                 self._take_over(message, packet.stamp, peer, out)
             elif self.waiting:
                 self._add_holder(peer, (message.origin, message.number), out)

@@ -148,8 +148,10 @@ class Ordering(Forwarding):
         """M2: sort a copy out: a duplicate, ready, or to be held back; which it was."""
         outcome = self._sort_out(copy, news, out)
         if outcome == HELD:
-            self.buffer[copy.message.id, copy.forwarder] = copy
-            self._held_back(out)
+            key = (copy.message.id, copy.forwarder)
+            if key not in self.buffer:  # The same once more is no reason to ask more often.
+                self._held_back(out)
+            self.buffer[key] = copy
         elif self.buffer:
             self._unbuffer(out)
         self._look_up(out)

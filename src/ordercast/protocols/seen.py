@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ordercast.core.errors import PeerError
-from ordercast.core.ids import Origin, publisher_of
+from ordercast.core.ids import NodeId, Origin, publisher_of
 from ordercast.core.state import State
 
 Summary = tuple[tuple[Origin, int, tuple[int, ...]], ...]
@@ -29,18 +29,19 @@ class Seen(State):
         self.highest: dict[Origin, int] = {}
         self.missing: dict[Origin, set[int]] = {}
 
-    def add(self, origin: Origin, number: int) -> bool:
-        """Remember the pair; whether it is new."""
+    def add(self, origin: Origin, number: int, by: NodeId | None = None) -> bool:
+        """Remember the pair; whether it is new. If it cannot be, whoever passed it on is to blame."""
         highest = self.highest.get(origin, 0)
         if number == highest + 1:
             self.highest[origin] = number
             return True
-        return self._add_out_of_order(origin, number, highest)
+        return self._add_out_of_order(origin, number, highest, by)
 
-    def _add_out_of_order(self, origin: Origin, number: int, highest: int) -> bool:
+    def _add_out_of_order(self, origin: Origin, number: int, highest: int, by: NodeId | None) -> bool:
         if number > highest:
             if number - highest > GAP_LIMIT:
-                raise PeerError(publisher_of(origin), f"jumps from message {highest} to message {number}")
+                blamed = publisher_of(origin) if by is None else by
+                raise PeerError(blamed, f"jumps from message {highest} of {origin} to message {number}")
             self.missing.setdefault(origin, set()).update(range(highest + 1, number))
             self.highest[origin] = number
             return True

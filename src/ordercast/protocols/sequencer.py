@@ -110,7 +110,7 @@ class Sequencer(Flood):
             return
         self._check(peer, packet)
         _, batch, first = packet.heading
-        if self.links.accept(peer, packet, out) and self.orders.add(Origin(self.sequencer), batch):
+        if self.links.accept(peer, packet, out) and self.orders.add(Origin(self.sequencer), batch, peer):
             # S5: orders are flooded like messages.
             self.links.spread(Order, packet.heading, packet.publications, peer, False, out)
             self._note_positions(first, packet.publications)

@@ -48,7 +48,7 @@ class Unordered(Machine):
 
     def _pass_on(self, message: Message, source: NodeId | None, out: Outbox) -> None:
         """U1, U2: relay a new message and deliver it in the same breath."""
-        if not self.seen.add(message.origin, message.number):
+        if not self.seen.add(message.origin, message.number, source):
             return
         packet = Bare(message)
         for neighbour in self.neighbours:

@@ -20,6 +20,9 @@ _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _BAD_TAG = re.compile(r"Invalid value '(?P<name>[^']*)'")
 _BAD_CHOICE = re.compile(r"Invalid enum value '(?P<name>[^']*)'")
 
+_LARGEST = 1e12
+"""In milliseconds, 31 years; still exact in nanoseconds, and in whatever else is worked out from it."""
+
 
 def load_scenario(path: Path, overrides: Sequence[str] = ()) -> Scenario:
     """The scenario in `path` with `key=value` overrides applied; what is wrong is named by file and field."""
@@ -44,7 +47,7 @@ def parse_scenario(raw: dict[str, Any], directory: Path | None = None) -> Scenar
     overlay = raw.get("overlay")
     if directory is not None and isinstance(overlay, dict) and isinstance(overlay.get("file"), str) and overlay["file"]:
         raw = {**raw, "overlay": {**overlay, "file": str(directory / overlay["file"])}}
-    _check_finite(raw, "")
+    _check_numbers(raw, "")
     try:
         return msgspec.convert(raw, Scenario)
     except msgspec.ValidationError as error:
@@ -98,16 +101,18 @@ def _value(text: str) -> Any:
         return text
 
 
-def _check_finite(value: Any, where: str) -> None:
-    """TOML knows inf and nan; no field of a scenario has a use for them."""
+def _check_numbers(value: Any, where: str) -> None:
+    """TOML knows inf and nan; no field of a scenario has a use for them, nor, but for seeds, for what is as large."""
     if isinstance(value, dict):
         for name, item in value.items():
-            _check_finite(item, f"{where}.{name}" if where else name)
+            _check_numbers(item, f"{where}.{name}" if where else name)
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            _check_finite(item, f"{where}[{i}]")
+            _check_numbers(item, f"{where}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{where}: {value} is not a finite number")
+    elif isinstance(value, int | float) and abs(value) > _LARGEST and where != "seed":
+        raise UsageError(f"{where}: {value} is too large a number ({_LARGEST:g} is the largest)")
 
 
 def _explain(error: str) -> UsageError:

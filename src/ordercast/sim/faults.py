@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from typing import Any, assert_never
 
 from ordercast.core.chance import salt
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.scenario.brokers import Cut, Join, Leave
+from ordercast.scenario.checking import FaultCheck
 from ordercast.scenario.model import Crash, Fault, Partition, Pause, Slow, Suspicion
 from ordercast.sim.detector import Detector
 from ordercast.sim.host import Host
 from ordercast.sim.network import Channel, in_flight
 from ordercast.sim.scheduler import ns
 from ordercast.sim.world import World
-
-_Lasting = Crash | Pause | Slow | Partition | Suspicion
 
 
 class FaultPlan:
@@ -26,7 +23,7 @@ class FaultPlan:
     def __init__(self, world: World, detector: Detector) -> None:
         self._world = world
         self._detector = detector
-        self._busy: dict[tuple[type[Fault], str], list[tuple[float, float]]] = defaultdict(list)
+        self._check = FaultCheck(world.scenario.duration_ms, world.protocol)
         for i, fault in enumerate(world.scenario.fault):
             self._plan(fault, f"fault[{i}]")
 
@@ -36,15 +33,13 @@ class FaultPlan:
             channel.heal()
 
     def _plan(self, fault: Fault, where: str) -> None:
-        if isinstance(fault, Join | Leave) and self._world.protocol.admits:
-            self._plan_change(fault, where)
-            return
-        if isinstance(fault, Join | Leave):
-            raise UsageError(f"{where}.kind: nodes cannot join or leave with protocol {self._world.protocol.name!r}")
         if isinstance(fault, Cut):
             raise UsageError(f"{where}.kind: 'cut' is for protocol 'broker'")
-        self._check_times(fault, where)
+        self._check.check(fault, where)
         match fault:
+            case Join() | Leave():
+                host = self._world.host(fault.node, f"{where}.node")
+                self._world.clock.at(ns(fault.at_ms), self._change, host, fault)
             case Crash():
                 self._plan_crash(fault, where)
             case Pause(node=name):
@@ -62,37 +57,11 @@ class FaultPlan:
             case _:
                 assert_never(fault)
 
-    def _check_times(self, fault: _Lasting, where: str) -> None:
-        duration = self._world.scenario.duration_ms
-        start = fault.at_ms
-        end = fault.recover_ms if isinstance(fault, Crash) else fault.until_ms
-        if not 0 <= start <= duration:
-            raise UsageError(f"{where}.at_ms: {start} is not within the run's duration of {duration} ms")
-        if end is not None and not start < end <= duration:
-            name = "recover_ms" if isinstance(fault, Crash) else "until_ms"
-            raise UsageError(f"{where}.{name}: {end} is not between at_ms {start} and the duration of {duration} ms")
-        if isinstance(fault, Crash | Pause | Slow):
-            self._check_overlap(fault, start, math.inf if end is None else end, where)
-
-    def _check_overlap(self, fault: Crash | Pause | Slow, start: float, end: float, where: str) -> None:
-        """One node cannot crash while it is down, nor pause while it stands still."""
-        taken = self._busy[type(fault), fault.node]
-        if any(start <= other_end and other_start <= end for other_start, other_end in taken):
-            raise UsageError(f"{where}.at_ms: an earlier fault of the same kind at {fault.node} lasts into this one")
-        taken.append((start, end))
-
     def _between(
         self, fault: Pause | Slow | Partition | Suspicion, begin: Any, end: Any, a: Any, b: Any = None
     ) -> None:
         self._world.clock.at(ns(fault.at_ms), begin, a, b)
         self._world.clock.at(ns(fault.until_ms), end, a, b)
-
-    def _plan_change(self, fault: Join | Leave, where: str) -> None:
-        host = self._world.host(fault.node, f"{where}.node")
-        duration = self._world.scenario.duration_ms
-        if not 0 <= fault.at_ms <= duration:
-            raise UsageError(f"{where}.at_ms: {fault.at_ms} is not within the run's duration of {duration} ms")
-        self._world.clock.at(ns(fault.at_ms), self._change, host, fault)
 
     def _change(self, host: Host, fault: Join | Leave) -> None:
         self._world.count_fault(str(fault.__struct_config__.tag))
@@ -105,11 +74,6 @@ class FaultPlan:
 
     def _plan_crash(self, fault: Crash, where: str) -> None:
         host = self._world.host(fault.node, f"{where}.node")
-        if fault.state == "lost" and fault.recover_ms is not None and not self._world.protocol.readmits:
-            raise UsageError(
-                f"{where}.state: protocol {self._world.protocol.name!r} cannot take back a node that lost its state; "
-                "use state = 'kept'"
-            )
         self._world.clock.at(ns(fault.at_ms), self._crash, host, fault)
         if fault.recover_ms is not None:
             self._world.clock.at(ns(fault.recover_ms), self._recover, host, fault)

@@ -96,7 +96,7 @@ class Channel:
             if self.sender.egress is not None:
                 departure = self.sender.egress.serve(departure, size)
         if self._steady:
-            self._clock.at(departure + self._constant_ns, self._arrive, (packet, size), number)
+            self._schedule((packet, size), number, departure + self._constant_ns)
         else:
             self._transmit_with_chance(packet, number, size, departure)
 
@@ -118,9 +118,12 @@ class Channel:
             self._schedule(freight, number, departure + self._draw_ns(mix(bits, _SECOND_COPY)))
 
     def _schedule(self, freight: Packet | tuple[Packet, int], number: int, arrival: int) -> None:
+        """Also where latency is constant: what survived a crash in its sender's queue must not be overtaken."""
         if self._fifo:
-            arrival = max(arrival, self._last_arrival)
-            self._last_arrival = arrival
+            if arrival < self._last_arrival:
+                arrival = self._last_arrival
+            else:
+                self._last_arrival = arrival
         self._clock.at(arrival, self._arrive, freight, number)
 
     def arrive(self, packet: Packet, number: int) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
 from ordercast.pubsub.settings import BrokerSettings
+from ordercast.scenario.checking import check_times
 from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Detector, Everyone, Node, Scenario
 from ordercast.sim.pubsub_faults import PubsubFaults
 from ordercast.sim.pubsub_rest import unrest
 from ordercast.sim.pubsub_world import Parts, PubsubWorld
-from ordercast.sim.run import Outcome, Progress, check_times, rare_collections
+from ordercast.sim.run import Outcome, Progress, rare_collections
 from ordercast.sim.scheduler import ns
 from ordercast.sim.workload import start_workload
 from ordercast.trace.recorder import Recorder

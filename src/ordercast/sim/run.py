@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
+from ordercast.scenario.checking import check_times
 from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Scenario
 from ordercast.sim.detector import Detector
@@ -77,17 +77,6 @@ def simulate(
         delivered=manifest.totals["deliveries"],
         virtual_ns=world.clock.now,
     )
-
-
-def check_times(scenario: Scenario) -> None:
-    """A run lasts, and somebody publishes."""
-    if scenario.duration_ms <= 0:
-        raise UsageError(f"duration_ms: {scenario.duration_ms} is not positive")
-    for name, value in (("drain_ms", scenario.drain_ms), ("detector.delay_ms", scenario.detector.delay_ms)):
-        if value < 0:
-            raise UsageError(f"{name}: {value} is negative")
-    if not scenario.workload:
-        raise UsageError("workload: nobody publishes anything")
 
 
 def live(world: World, progress: Progress | None = None) -> tuple[int, bool]:

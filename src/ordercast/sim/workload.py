@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from ordercast.core.chance import exponential, mix, unit
-from ordercast.core.errors import UsageError, unknown_name
-from ordercast.core.ids import NodeId, Origin, Topic, publisher_of
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import GUARANTEES
+from ordercast.scenario.checking import check_load, check_step
 from ordercast.scenario.choosing import Chooser, DrawnLoad, publishers_of
 from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Schedule, Step
 from ordercast.sim.scheduler import ns
@@ -20,7 +21,6 @@ from ordercast.sim.stage import Published, Publisher, Stage, Windowed
 _GAP, _REPLY = 4, 5
 """Apart from the numbers that the choosers use up."""
 _NO_TOPIC = Topic("")
-_MAX_RATE = 1e8
 _LEAST_ROUND = ns(1)
 _MAX_PAYLOAD = 1 << 26
 
@@ -58,10 +58,10 @@ class _Load:
         self.world = world
         self.load = load
         self.left = load.limit if load.limit is not None else math.inf
-        _check_common(world, load, where)
+        people = world.population()
+        check_load(load, where, people, world.scenario.duration_ms, _MAX_PAYLOAD)
         self.start = ns(load.start_ms)
         self.stop = ns(world.scenario.duration_ms if load.stop_ms is None else load.stop_ms)
-        people = world.population()
         choosers = {
             node: Chooser(load, where, node, people, world.seed, world.default_guarantee)
             for node in publishers_of(load, where, people)
@@ -90,12 +90,10 @@ class _Load:
 class _Open(_Load):
     def __init__(self, world: Stage, load: OpenLoad, where: str) -> None:
         super().__init__(world, load, where)
-        if not 0 < load.rate_per_s <= _MAX_RATE:
-            raise UsageError(f"{where}.rate_per_s: {load.rate_per_s} is not above 0 and at most {_MAX_RATE:.0f}")
         self.window = load.window
         self.windowed = {host.node: host for host in self.publishers if isinstance(host, Windowed)}
-        if load.window < 0 or (load.window and not self.windowed):
-            raise UsageError(f"{where}.window: {load.window} is not from 0 up, or this runs on brokers")
+        if load.window and not self.windowed:
+            raise UsageError(f"{where}.window: clients of brokers do not count packets; leave it out")
         self.regular = load.arrival == "regular"
         self.gap_ns = 1e9 * len(self.publishers) / load.rate_per_s
         for i, host in enumerate(self.publishers):
@@ -130,8 +128,6 @@ class _Waiting:
 class _Closed(_Load):
     def __init__(self, world: Stage, load: ClosedLoad, where: str) -> None:
         super().__init__(world, load, where)
-        if load.outstanding < 1 or load.think_ms < 0 or not 0 <= load.rate_per_s <= _MAX_RATE:
-            raise UsageError(f"{where}: a closed load needs outstanding >= 1, think_ms >= 0 and rate_per_s >= 0")
         self.outstanding = load.outstanding
         self.gap_ns = int(1e9 * len(self.publishers) / load.rate_per_s) if load.rate_per_s else 0
         self.earliest = {host.node: self._phase(host) for host in self.publishers}
@@ -212,8 +208,6 @@ class _Closed(_Load):
 class _Burst(_Load):
     def __init__(self, world: Stage, load: BurstLoad, where: str) -> None:
         super().__init__(world, load, where)
-        if load.size < 1 or ns(load.every_ms) < 1:
-            raise UsageError(f"{where}: a burst load needs size >= 1 and every_ms > 0")
         self.size = load.size
         self.every = ns(load.every_ms)
         for host in self.publishers:
@@ -229,8 +223,6 @@ class _Burst(_Load):
 class _Reply(_Load):
     def __init__(self, world: Stage, load: ReplyLoad, where: str) -> None:
         super().__init__(world, load, where)
-        if not 0 < load.probability <= 1 or load.delay_ms < 0 or load.depth < 1:
-            raise UsageError(f"{where}: a reply load needs 0 < probability <= 1, delay_ms >= 0 and depth >= 1")
         self.probability = load.probability
         self.delay = ns(load.delay_ms)
         self.max_depth = load.depth
@@ -265,10 +257,11 @@ class _Script:
             world.delivery_watchers.append(self._delivered)
 
     def _plan(self, step: Step, where: str) -> None:
-        host = self.world.host(step.node, f"{where}.node")
-        _check_step(self.world, step, where)
+        world = self.world
+        check_step(step, where, world.population(), world.scenario.duration_ms, _MAX_PAYLOAD, world.host)
+        host = world.host(step.node, f"{where}.node")
         if step.at_ms is not None:
-            self.world.clock.at(ns(step.at_ms), self._do, host, step)
+            world.clock.at(ns(step.at_ms), self._do, host, step)
         elif step.after is not None:
             self.after.setdefault((host.node, step.after), []).append((host, step))
 
@@ -287,49 +280,3 @@ class _Script:
                 host.subscribe(topic)
             case "unsubscribe":
                 host.unsubscribe(topic)
-
-
-def _check_step(world: Stage, step: Step, where: str) -> None:
-    if (step.at_ms is None) == (step.after is None):
-        raise UsageError(f"{where}: give either at_ms or after")
-    if step.at_ms is not None and not 0 <= step.at_ms <= world.scenario.duration_ms:
-        raise UsageError(f"{where}.at_ms: {step.at_ms} is not within the run's duration")
-    if step.topic is not None and step.topic not in world.groups and step.do == "publish":
-        raise UsageError(f"{where}.topic: {unknown_name('topic', step.topic, world.groups)}")
-    if step.guarantee and step.guarantee not in GUARANTEES:
-        raise UsageError(f"{where}.guarantee: {unknown_name('guarantee', step.guarantee, GUARANTEES)}")
-    if not 0 <= step.payload_bytes <= _MAX_PAYLOAD:
-        raise UsageError(f"{where}.payload_bytes: {step.payload_bytes} is not from 0 to {_MAX_PAYLOAD}")
-    if step.after is not None:
-        _check_message_id(world, step.after, f"{where}.after")
-    for name in step.dst:
-        world.host(name, f"{where}.dst")
-
-
-def _check_message_id(world: Stage, message_id: str, where: str) -> None:
-    origin, _, number = message_id.partition("#")
-    origin = origin.partition("/")[0]  # Publications of brokers are numbered per topic.
-    if not number.isdecimal() or int(number) < 1:
-        raise UsageError(f"{where}: {message_id!r} is not a message id such as 'n0#1'")
-    world.host(publisher_of(Origin(origin)), where)
-
-
-def _check_common(world: Stage, load: DrawnLoad, where: str) -> None:
-    duration = world.scenario.duration_ms
-    bounds: dict[str, tuple[float | None, float, float]] = {
-        "payload_bytes": (load.payload_bytes, 0, _MAX_PAYLOAD),
-        "start_ms": (load.start_ms, 0, duration),
-        "popularity": (load.popularity, 0, math.inf),
-        "destinations": (load.destinations, 0, len(world.population().servers)),
-        "keys": (load.keys, 0, math.inf),
-        "keys_per_message": (load.keys_per_message, 1, math.inf),
-        "limit": (load.limit, 1, math.inf),
-    }
-    for name, (value, low, high) in bounds.items():
-        if value is not None and not low <= value <= high:
-            upper = f" to {high:g}" if math.isfinite(high) else " up"
-            raise UsageError(f"{where}.{name}: {value} is not from {low:g}{upper}")
-    if load.stop_ms is not None and not load.start_ms < load.stop_ms <= duration:
-        raise UsageError(
-            f"{where}.stop_ms: {load.stop_ms} is not after start_ms and within the duration of {duration} ms"
-        )

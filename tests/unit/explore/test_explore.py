@@ -112,6 +112,14 @@ def test_a_limit_leaves_the_question_open_and_says_how_much_there_is() -> None:
     assert found.configurations < found.scope
 
 
+def test_what_was_found_when_the_limit_was_reached_is_told() -> None:
+    found = explore(toy(toys.Careless), nodes=2, messages=2)
+    limited = explore(toy(toys.Careless), nodes=2, messages=2, limit_states=found.states - 1)
+
+    assert limited.verdict == found.verdict == "violated"
+    assert limited.counterexample is not None
+
+
 def test_a_limit_of_time_leaves_the_question_open() -> None:
     assert explore(toy(toys.ThroughTheFirst), nodes=4, messages=3, limit_seconds=0.0).verdict == "undecided"
 

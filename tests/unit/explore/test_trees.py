@@ -293,6 +293,7 @@ def test_delta_neighbourhood_may_miss_a_node_that_is_suspected_wrongly() -> None
     [
         ({"edges": [(0, 1), (1, 2), (2, 0)]}, "cycle"),
         ({"edges": [(0, 1)]}, "edges: they are about 2 nodes, not 3"),
+        ({"nodes": 4, "edges": [(0, 1), (2, 3)]}, "edges: not connected: n2 cannot be reached from n0"),
         ({"edges": [(0, 0), (1, 2)]}, "edges: 0-0"),
         ({"groups": {"a": (0, 7)}}, "7"),
         ({"groups": {"a": ()}}, "not nodes"),

@@ -7,8 +7,9 @@ import pytest
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
-from ordercast.net import handshake
-from ordercast.net.handshake import Challenge, Hello, Identity
+from ordercast.net import greetings, handshake
+from ordercast.net.greetings import Challenge
+from ordercast.net.handshake import Hello, Identity
 
 ANN, BOB = NodeId("ann"), NodeId("bob")
 TOKEN = b"secret"
@@ -33,7 +34,7 @@ def test_both_ends_believe_each_other() -> None:
 
 
 def over_the_wire(greeting: handshake.Greeting) -> handshake.Greeting:
-    return handshake.decode(handshake.encode(greeting), "peer")
+    return handshake.decode(greetings.encode(greeting), "peer")
 
 
 def test_a_recorded_hello_is_worthless_for_the_next_challenge() -> None:
@@ -72,7 +73,7 @@ def test_another_version_is_named() -> None:
 
 def test_a_refusal_carries_its_reason() -> None:
     with pytest.raises(PeerError, match="refuses: because"):
-        over_the_wire(handshake.refusal("because"))
+        over_the_wire(greetings.refusal("because"))
 
 
 def test_greetings_out_of_turn_are_refused() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.core.errors import PeerError
-from ordercast.core.ids import Origin
+from ordercast.core.ids import NodeId, Origin
 from ordercast.protocols.seen import GAP_LIMIT, Seen
 
 ANN, BOB = Origin("ann"), Origin("bob")
@@ -66,6 +66,8 @@ def test_equal_knowledge_has_equal_summaries_whatever_the_order() -> None:
     assert first == second
 
 
-def test_an_absurd_number_is_blamed_on_its_publisher() -> None:
-    with pytest.raises(PeerError, match="ann: jumps from message 0"):
+def test_an_absurd_number_is_blamed_on_whoever_passed_it_on() -> None:
+    with pytest.raises(PeerError, match="ann: jumps from message 0 of ann"):
         Seen().add(ANN, GAP_LIMIT + 1)
+    with pytest.raises(PeerError, match="bob: jumps from message 0 of ann"):
+        Seen().add(ANN, GAP_LIMIT + 1, NodeId("bob"))

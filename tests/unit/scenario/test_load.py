@@ -83,6 +83,8 @@ def test_what_is_not_said_has_its_default() -> None:
             {"workload": [{"kind": "open", "rate_per_s": float("inf")}]},
             "workload[0].rate_per_s: inf is not a finite number",
         ),
+        ({"duration_ms": 1e13}, "duration_ms: 10000000000000.0 is too large a number (1e+12 is the largest)"),
+        ({"options": {"ack_ms": -(2**60)}}, f"options.ack_ms: {-(2**60)} is too large a number (1e+12 is the largest)"),
     ],
 )
 def test_what_is_wrong_is_one_line_with_the_field_and_the_nearest_valid_name(
@@ -91,6 +93,10 @@ def test_what_is_wrong_is_one_line_with_the_field_and_the_nearest_valid_name(
     with pytest.raises(UsageError) as caught:
         parse_scenario({**BASE, **changes})
     assert str(caught.value) == complaint
+
+
+def test_a_seed_may_be_as_large_as_it_likes() -> None:
+    assert parse_scenario({**BASE, "seed": 2**62}).seed == 2**62
 
 
 def test_a_missing_field_of_the_top_level_is_named() -> None:
@@ -191,6 +197,7 @@ def test_an_override_of_the_wrong_type_is_caught_with_the_rest(tmp_path: Path) -
 # --- round trip ---
 
 finite = st.floats(0, 1e6, allow_nan=False)
+numbers = st.integers(-(10**12), 10**12)
 names = st.text(max_size=6)
 latencies = st.one_of(
     finite,
@@ -235,19 +242,19 @@ scenarios = st.builds(
     name=st.text(),
     description=st.text(),
     overlay=st.one_of(
-        st.builds(model.Tree, nodes=st.integers(), branching=st.integers()),
+        st.builds(model.Tree, nodes=numbers, branching=numbers),
         st.builds(model.Edges, edges=st.lists(st.tuples(names, names), max_size=3), tree=st.booleans()),
     ),
     workload=st.lists(loads, max_size=3),
     fault=st.lists(faults, max_size=3),
     groups=st.one_of(
-        st.builds(model.Everyone, topics=st.integers()),
+        st.builds(model.Everyone, topics=numbers),
         st.builds(model.Explicit, members=st.dictionaries(names, st.lists(names, max_size=2), max_size=2)),
     ),
     link=st.builds(model.Link, latency_ms=latencies, fifo=st.booleans()),
     links=st.lists(link_overrides, max_size=2),
     nodes=st.lists(node_overrides, max_size=2),
-    options=st.dictionaries(names, st.one_of(st.integers(-(2**62), 2**62), st.booleans(), names), max_size=2),
+    options=st.dictionaries(names, st.one_of(numbers, st.booleans(), names), max_size=2),
     seed=st.integers(-(2**62), 2**62),
 )
 

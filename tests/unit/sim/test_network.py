@@ -56,6 +56,22 @@ def test_a_fifo_link_delays_only_what_would_overtake() -> None:
     assert sum(ordered[msg] == unordered[msg] for msg in ordered) > 20
 
 
+def test_what_survived_a_crash_in_its_senders_queue_is_not_overtaken_on_a_fifo_link() -> None:
+    """The next life of the sender begins with an empty queue, and the latency is the same for all."""
+    lab = Lab(
+        scenario(
+            node={"bandwidth_mbps": 0.05},
+            link={"latency_ms": 5.0},
+            workload=[{"kind": "open", "rate_per_s": 300, "arrival": "regular", "publishers": ["n0"], "stop_ms": 600}],
+            fault=[{"kind": "crash", "node": "n0", "at_ms": 200, "recover_ms": 220, "survive": "all"}],
+            duration_ms=1000,
+        )
+    )
+    numbers = [int(message.partition("#")[2]) for message in lab.messages("receive", "n1")]
+    assert len(numbers) > 100
+    assert numbers == sorted(numbers)
+
+
 def test_packets_are_lost_at_the_rate_asked_for() -> None:
     lab = _one_way(loss=0.2)
     assert 150 < len(lab.of("drop")) < 250

@@ -1,0 +1,29 @@
+"""What a peer sends in one go, handled by the machine as far as it makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.core.errors import PeerError
+from ordercast.core.ids import NodeId
+from ordercast.core.machine import Machine, Outbox
+from ordercast.core.messages import Packet
+
+
+def handle_batch(machine: Machine, peer: NodeId, packets: Sequence[Packet], out: Outbox) -> list[PeerError]:
+    """Have the machine take the packets; what it found wrong.
+
+    Nonsense of the peer's own ends its batch: part of it may have taken effect, so it can neither be repeated nor
+    continued. A machine may also find out only now that an earlier packet of another peer made no sense. This peer has
+    done nothing wrong then, and the rest of its batch would never come again, so it is handled.
+    """
+    errors: list[PeerError] = []
+    whole = type(machine).on_receive_many is not Machine.on_receive_many
+    for part in [packets] if whole else [(packet,) for packet in packets]:
+        try:
+            machine.on_receive_many(peer, part, out)
+        except PeerError as error:
+            errors.append(error)
+            if error.peer == peer:
+                break
+    return errors
