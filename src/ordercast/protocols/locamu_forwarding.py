@@ -17,7 +17,7 @@ from ordercast.protocols.locamu_streams import Vector, plain
 from ordercast.protocols.locamu_surroundings import without_payload
 
 LONGEST_BURST = 128
-"""So many copies are sent again together, the oldest first. For more the receiver has to ask again."""
+"""So many copies are sent again together, the oldest first; more only when the receiver says that it has these."""
 
 
 class Forwarding(Sessions):

@@ -11,6 +11,7 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Packet
+from ordercast.protocols.locamu_forwarding import LONGEST_BURST
 from ordercast.protocols.locamu_frozen import nameless
 from ordercast.protocols.locamu_ordering import Ordering
 from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Columns, Data, read_all_vectors
@@ -46,7 +47,7 @@ class Locamu(Ordering):
         """Up to which change each linked node has been sent the columns."""
         self.last_told = 0
         self.attending: dict[int, int] = {}
-        """Who has become active and was asked what it has (R3), and in which round."""
+        """Who was asked what it has, to be served like a request (R3, H8), and in which round."""
         self.quiet_rounds = 0
         self.need_rounds = 0
         self.tick_armed = _NOT_ARMED
@@ -138,10 +139,13 @@ class Locamu(Ordering):
         due = [entry for entry in self.store.values() if entry.is_due(peer, self.round)]
         lacking = [entry for entry in due if self.waiting.lacks(peer, entry.vectors)]
         if len(lacking) > AT_ONCE:
-            self.attending[peer] = self.round
-            self._acknowledge(peer, out, ask=self.round)
+            self._ask_first(peer, out)
         else:
             self._give(lacking, peer, out, need=False)
+
+    def _ask_first(self, peer: int, out: Outbox) -> None:
+        self.attending[peer] = self.round
+        self._acknowledge(peer, out, ask=self.round)
 
     def _lacking(self, entry: Entry, forwarder: int) -> list[int]:
         """Linked nodes that have not acknowledged the number the forwarder gave them."""
@@ -293,6 +297,8 @@ class Locamu(Ordering):
             else:
                 self._give_names(entry, peer, need, out)
         self._send_together(again, peer, out)
+        if len(again) > LONGEST_BURST:
+            self._ask_first(peer, out)  # And then go on.
 
     def _wants_copy(self, entry: Entry, peer: int, need: bool) -> bool:
         """R2: whether an own copy is what the peer should get."""

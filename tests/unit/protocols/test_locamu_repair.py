@@ -6,6 +6,7 @@ import pytest
 
 from ordercast.core.messages import Message
 from ordercast.protocols import lookup
+from ordercast.protocols.locamu_forwarding import LONGEST_BURST
 from ordercast.protocols.locamu_machine import AT_ONCE
 from ordercast.protocols.locamu_packets import Ack, Alias, Data
 from tests.support.locamu_lab import TreeGroup, line
@@ -113,6 +114,14 @@ def test_old_copies_of_a_burst_that_come_after_newer_ones_are_dropped() -> None:
     group.recover("1")
     group.hand(third, to="1", by="0")
     group.settle()
+    assert group.order["1"] == messages
+
+
+def test_a_node_that_has_missed_much_gets_it_burst_by_burst_without_waiting_for_a_round() -> None:
+    """H8, R3."""
+    group, messages = behind(3 * LONGEST_BURST)
+    assert len(again(group)) == LONGEST_BURST
+    group.carry_all()
     assert group.order["1"] == messages
 
 
