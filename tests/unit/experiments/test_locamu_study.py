@@ -241,7 +241,7 @@ def test_every_protocol_has_runs_that_end_only_when_everything_has_arrived(study
 def test_runs_on_large_trees_or_with_much_on_its_way_end_with_their_windows() -> None:
     for row in (row for study in STUDIES for scale in study.scales.values() for row in scale):
         nodes = cast("int", row["nodes"])
-        assert row["drain"] == (nodes <= 127 and nodes * under_way(row) <= 32_000)
+        assert row["drain"] == (nodes <= 127 and nodes * under_way(row) <= 16_000)
     drained = [row["drain"] for row in ONE_GROUP_STUDY.scales["quick"]]
     assert drained.count(True) > drained.count(False) > 0
 

@@ -30,9 +30,9 @@ class Results:
         """The rows of one figure, whatever came of them."""
         return [row for row in self.rows if figure in str(row["figures"]).split()]
 
-    def publishers(self, figure: str) -> set[float]:
+    def publishers(self, figure: str, sizes: str = MODEL) -> set[float]:
         """How many publishers were run for a figure, by any protocol: all that are compared should have them."""
-        return {float(row["publishers"] or 0) for row in self.planned(figure)}
+        return {float(row["publishers"] or 0) for row in self.planned(figure) if row["sizes"] == sizes}
 
     def curve(
         self, figure: str, column: str, protocol: str, *, along: str, sizes: str = MODEL, **fixed: Value
