@@ -97,7 +97,8 @@ def _publishers(results: Results) -> Claim:
         "With more publishers LoCaMu is flat from the first on (within 10 %), Delta-Neighbourhood grows linearly (R² "
         "above 0.99) and ends above.",
         f"deliveries/s by publishers: LoCaMu {listed(mine)}; Delta-Neighbourhood {listed(theirs)}, "
-        f"R² {shown(line.r2 if line else None, 5)}; passes at {shown(passes)} publishers",
+        f"R² {shown(line.r2 if line else None, 5)}; "
+        + ("does not pass here" if passes is None else f"passes at {passes:,.0f} publishers"),
         all_of(
             [
                 flat(mine, _ROUGH),

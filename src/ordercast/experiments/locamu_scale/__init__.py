@@ -57,8 +57,8 @@ FAULTS_STUDY = Study(
     description="A binary tree, one group of all nodes, eight publishers, 2 Mb/s a node for both directions, 1 ms a "
     "link. Every 200 ms one interior node crashes, or the next quarter of all nodes, one on every path of three, which "
     "is the most that f = 1 allows. They are back with their state after 150 ms; neighbours notice either after 50 ms. "
-    "The load is a half or a tenth of what the tree could carry without faults. CBCAST and Delta-Neighbourhood, whose "
-    "publishers wait for everyone, get the smaller load and the same crashes. Every run is judged.",
+    "The load is a half, 16 % or a tenth of what the tree could carry without faults. CBCAST and Delta-Neighbourhood, "
+    "whose publishers wait for everyone, get the smallest load and the same crashes. Every run is judged.",
     scales=storm_runs.SCALES,
     run=storm_runs.measure,
     claims=storm_claims.claims,
