@@ -45,6 +45,12 @@ def test_the_swarm_breaks_what_is_broken(mutant: type[Membership], seed: int, tm
         judge_seed(seed, 1, tmp_path / "run", mutant)
 
 
+def test_a_new_leaf_keeps_lists_that_messages_to_it_still_go_by(tmp_path: Path) -> None:
+    """V4: here the list is out of date when the leaf begins, and a message by it comes later."""
+    verdict, _ = judge_seed(30_070, 2, tmp_path / "run")
+    assert verdict.exit_code() == HELD
+
+
 def test_the_swarm_contains_every_change() -> None:
     scenarios = [swarm_scenario(seed, 1) for seed in range(30)]
     assert {type(fault) for scenario in scenarios for fault in scenario.fault} == {Crash, Join, Leave, Suspicion}

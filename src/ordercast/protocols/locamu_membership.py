@@ -226,7 +226,7 @@ class Membership(Views):
         self.tables.take_over(welcome)
         self._settle_in(self.tables.around())
         self._inherit(welcome)
-        self.status, self.knocking, self.outdated = INSIDE, False, True
+        self.status, self.knocking = INSIDE, False  # Lists that are out of date stay: messages to come go by them.
         out.cancel_timer(KNOCK)
         out.note("join", {"under": str(self.place.parent)})
         self._meet_strangers()
