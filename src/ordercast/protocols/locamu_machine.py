@@ -127,7 +127,7 @@ class Locamu(Ordering):
             self._held_back(out)
 
     def _takers(self) -> set[int]:
-        """R4: active nodes that a suspected forwarder had numbered, and that this node has not."""
+        """R4: active nodes that have not acknowledged what a suspected forwarder numbered for them."""
         found: set[int] = set()
         for entry in self.store.values():
             for forwarder in self.suspected.intersection(entry.received):

@@ -143,6 +143,7 @@ class Views(Groups):
         self.outgoing.pop(rank, None)
         self.incoming.pop(rank, None)
         self.bursts.pop(rank, None)
+        self.attending.pop(rank, None)
         self.told.pop(rank, None)
         self.suspected.discard(rank)
         self._look_around()
