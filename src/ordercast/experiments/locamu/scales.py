@@ -78,7 +78,6 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     """So many of them."""
     saturating: Sequence[int]
     """Those of them for LoCaMu, which is much slower to simulate."""
-    saturating_on_wire: Sequence[int]
     paced: Sequence[int]
     """Of `nodes` that publish at their rate."""
     wire_paced: Sequence[int]
@@ -111,7 +110,6 @@ QUICK = Effort(
     saturated=127,
     publishers=(1, 25, 50, 127),
     saturating=(1, 50, 127),
-    saturating_on_wire=(),
     paced=(1, 10, 25, 50, 127),
     wire_paced=(1, 25, 127),
     one_group=(10, 127),
@@ -136,7 +134,6 @@ PAPER = Effort(
     saturated=511,
     publishers=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
     saturating=(1, 5, 10, 25, 50, 100, 200, 300, 400, 511),
-    saturating_on_wire=(1,),
     paced=(1, 10, 25, 50, 75, 100, 150, 200, 300, 400, 511),
     wire_paced=(1, 10, 25, 50, 75, 100, 150, 200, 300, 400, 511),
     one_group=(10, 75, 200, 511),
@@ -192,7 +189,9 @@ def single_publisher(effort: Effort) -> list[Row]:
             plan.add("c", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, mbps=mbps)
         for payload in effort.wire_payloads if wire else PAYLOADS:
             plan.add("d", protocol, nodes=effort.few, placement=ROOT, sizes=sizes, payload=payload)
-        _saturated(plan, effort, protocol, sizes)
+    for protocol, counts in ((LOCAMU, effort.saturating), (DELTA, effort.publishers)):
+        for publishers in counts:
+            _many(plan, "b", protocol, effort.saturated, publishers)
     _redundancy(plan, effort)
     # Half as much again fits where only the sender pays.
     plan.add("sender", LOCAMU, nodes=effort.few, placement=ROOT, charge=SENDER, window=2 * effort.windows[MODEL])
@@ -201,15 +200,6 @@ def single_publisher(effort: Effort) -> list[Row]:
         for protocol in (LOCAMU, DELTA):
             _many(plan, "latency", protocol, effort.fewest, effort.fewest, latency_ms=latency_ms)
     return plan.rows()
-
-
-def _saturated(plan: Plan, effort: Effort, protocol: str, sizes: str) -> None:
-    if protocol == LOCAMU:
-        counts = effort.saturating if sizes == MODEL else effort.saturating_on_wire
-    else:
-        counts = effort.publishers
-    for publishers in counts:
-        _many(plan, "b", protocol, effort.saturated, publishers, sizes=sizes)
 
 
 def _many(plan: Plan, figure: str, protocol: str, nodes: int, publishers: int, **changes: Any) -> None:
