@@ -33,11 +33,12 @@ class Storm:
 
     def __init__(self, seed: int, f: int, protocol: str | ProtocolInfo = "locamu", **options: Any) -> None:
         self.dice = dice = Dice(seed, "storm", f)
+        self.hurry = Dice(seed, "storm, timers that do not wait for packets", f)
         self.edges = _edges(dice, f)
         nodes = sorted(set(self.edges.replace(" ", "")))
         groups = {"".join(sorted(dice.sample(nodes, 1 + dice.below(len(nodes))))) for _ in range(2 + dice.below(3))}
         self.topics = sorted(groups)
-        chosen = {"f": f, "delta": dice.chance(0.5), **options}
+        chosen = {"f": f, "delta": dice.chance(0.5), "push_ms": seed % 2, **options}
         self.group = TreeGroup(self.edges, " ".join(self.topics), protocol=protocol, **chosen)
         self.pasts: dict[str, set[str]] = {}
         """Of each message, those that precede it."""
@@ -60,10 +61,12 @@ class Storm:
                 self._publish()
             if dice.chance(0.03):
                 self._restart()
+            if self.hurry.chance(0.1):
+                self._fire(self.hurry)
             if self.group.in_flight:
                 self._carry(loss)
             elif dice.chance(0.5):
-                self._fire()
+                self._fire(dice)
             self._look()
             self._check_invariants()
         self.group.finish()
@@ -101,10 +104,10 @@ class Storm:
             group.in_flight.append((sender, receiver, packet))
         group.hand(packet, to=receiver, by=sender)
 
-    def _fire(self) -> None:
+    def _fire(self, dice: Dice) -> None:
         armed = [(node, timer) for node in self.group.nodes for timer in sorted(self.group.timers[node], key=str)]
         if armed:
-            self.group.fire(*self.dice.pick(armed))
+            self.group.fire(*dice.pick(armed))
 
     def _route(self, message: Message) -> set[NodeId]:
         """Everybody who has to process the message: the paths to the members and who is near enough beside them."""

@@ -27,6 +27,8 @@ from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD, Verdict
 from tests.properties.swarm import Dice
 
+_PUSH_MS = (0, 2, 10)
+"""In turn: names that go on at once, and in smaller and larger bundles."""
 DURATION_MS = 800
 
 
@@ -40,7 +42,13 @@ def swarm_scenario(seed: int, f: int) -> Scenario:
         "name": f"locamu-swarm-{f}-{seed}",
         "overlay": overlay,
         "protocol": "locamu",
-        "options": {"f": f, "delta": dice.chance(0.5), "ack_ms": dice.pick([20, 50, 100]), "check": True},
+        "options": {
+            "f": f,
+            "delta": dice.chance(0.5),
+            "ack_ms": dice.pick([20, 50, 100]),
+            "push_ms": _PUSH_MS[seed % 3],
+            "check": True,
+        },
         "duration_ms": DURATION_MS,
         "groups": _groups(dice, graph),
         "link": _link(dice),

@@ -51,6 +51,12 @@ def test_a_new_leaf_keeps_lists_that_messages_to_it_still_go_by(tmp_path: Path) 
     assert verdict.exit_code() == HELD
 
 
+def test_a_new_leaf_forgets_lists_when_it_hears_itself_that_nobody_goes_by_them(tmp_path: Path) -> None:
+    """V4, E5: here its parent has heard that before it hands them over."""
+    verdict, _ = judge_seed(30_055, 2, tmp_path / "run")
+    assert verdict.exit_code() == HELD
+
+
 def test_the_swarm_contains_every_change() -> None:
     scenarios = [swarm_scenario(seed, 1) for seed in range(30)]
     assert {type(fault) for scenario in scenarios for fault in scenario.fault} == {Crash, Join, Leave, Suspicion}

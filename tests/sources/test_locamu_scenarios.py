@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu_packets import Ack, Alias, Data, read_all_vectors
+from ordercast.protocols.locamu_packets import Ack, Alias, Data, read_names
 from tests.mutants.locamu_mutants import SENDS_IN_NOBODYS_NAME
 from tests.support.locamu_lab import TreeGroup, line
 
@@ -113,7 +113,8 @@ def test_a_copy_that_comes_after_the_jump_adds_its_name_only() -> None:
 def pushed_names(group: TreeGroup, *, to: str, by: str) -> list[set[str]]:
     """Whose numbers the aliases name that are on their way."""
     aliases = [p for sender, receiver, p in group.in_flight if (sender, receiver) == (by, to) and isinstance(p, Alias)]
-    return [{group.nodes[flagged >> 1] for flagged, _, _ in read_all_vectors(alias.vectors)} for alias in aliases]
+    named = [vectors for alias in aliases for vectors in read_names(alias.names)]
+    return [{group.nodes[flagged >> 1] for flagged, _, _ in vectors} for vectors in named]
 
 
 def test_two_ways_that_skip_different_nodes_share_a_name() -> None:

@@ -39,7 +39,8 @@ class TreeGroup(Group):
         topics = {Topic(members): tuple(map(NodeId, members)) for members in groups.split()}
         self.routes = Routes(base, topics)
         info = lookup(protocol) if isinstance(protocol, str) else protocol
-        chosen = info.parse_options({"need_ms": 1.0, **options})
+        options = {"need_ms": 1.0, "push_ms": 0.0, **options}
+        chosen = info.parse_options(options)
         assert info.reach is not None
         linked = extended(self.routes, info.reach(chosen))
         self.order: dict[str, list[Message]] = {name: [] for name in names}
@@ -57,7 +58,7 @@ class TreeGroup(Group):
             *names,
             edges=linked.edges,
             topics={str(topic): list(members) for topic, members in topics.items()},
-            **{"need_ms": 1.0, **options},
+            **options,
         )
 
     def build(self, node: str) -> Machine:

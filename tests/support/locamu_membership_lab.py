@@ -27,7 +27,7 @@ class ChangingTree(Group):
         names = sorted(set(edges.replace(" ", "")))
         base = Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
         topics = {Topic(topic): tuple(map(NodeId, members)) for topic, members in groups.items()}
-        chosen = {"need_ms": 1.0, "check": True, **options}
+        chosen = {"need_ms": 1.0, "push_ms": 0.0, "check": True, **options}
         self.overlay = Overlay(base, topics, protocol, protocol.parse_options(chosen), [NodeId(node) for node in later])
         super().__init__(
             protocol,

@@ -36,7 +36,7 @@ from ordercast.overlay.extended import TreePlace
 
 StateFsync = Literal["always", "never"]
 
-VERSION = 2
+VERSION = 3
 _SIZES = struct.Struct(">II")
 _CHECK = struct.Struct(">I")
 _HEADER_BYTES = _SIZES.size + _CHECK.size

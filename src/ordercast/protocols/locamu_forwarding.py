@@ -9,7 +9,17 @@ from collections.abc import Iterable, Sequence
 
 from ordercast.core.machine import Outbox, Place
 from ordercast.protocols.locamu_links import Outgoing, Sessions
-from ordercast.protocols.locamu_packets import SECOND, SECOND_BITS, Alias, Data, Notice, Whole, flat_vectors
+from ordercast.protocols.locamu_packets import (
+    MOST_NUMBERS,
+    SECOND,
+    SECOND_BITS,
+    Alias,
+    Data,
+    Notice,
+    Plain,
+    Whole,
+    flat_names,
+)
 from ordercast.protocols.locamu_rules import Options
 from ordercast.protocols.locamu_sizes import Tally
 from ordercast.protocols.locamu_store import Copy, Entry
@@ -27,14 +37,21 @@ class Forwarding(Sessions):
         super().__init__(place, options)
         self.tally: Tally | None = Tally() if options.tally else None
 
-    def _send_first(self, entry: Entry, out: Outbox) -> None:
-        """G6: on to all active targets."""
+    def _push_soon(self, serial: int, peer: int, out: Outbox) -> None:
+        """M5: the peer is to hear all names of that message."""
+
+    def _send_first(self, entry: Entry, late: bool, out: Outbox) -> None:
+        """G6: on to all active targets; of a message that came late, those who have it get its names alone."""
         sent = entry.given
+        named: list[int] = []
         by_hop: dict[int, list[Vector]] = {}
         message, active = entry.message, self.active
         kind = self._kind(entry)
         for peer, hop, whole in self._plan(entry.came, message.topic, entry.epoch, entry.depth)[1]:
             if peer not in active or (hop > 1 and not self._is_safe(entry.upstream, entry.vectors, 0, hop)):
+                continue
+            if late and self.waiting.holds(peer, entry.vectors):
+                named.append(peer)
                 continue
             vectors = by_hop.get(hop)
             if vectors is None:
@@ -60,6 +77,8 @@ class Forwarding(Sessions):
                 [*self._uncarried(entry, self.radii.window), *entry.own[0].merged],
                 [link for peer, link in self.outgoing.items() if peer not in sent],
             )
+        for peer in named:
+            self._push_soon(self.serial, peer, out)
 
     def _uncarried(self, entry: Entry, hop: int) -> list[int]:
         """H7: streams whose number has just risen, and not in vectors that a copy over that distance carries."""
@@ -165,10 +184,21 @@ class Forwarding(Sessions):
     def _kind(entry: Entry) -> type[Data]:
         return Notice if entry.internal else Data
 
-    def _send_alias(self, entry: Entry, peer: int, out: Outbox) -> None:
-        """R5: all names of the message; they deliver nothing."""
-        out.send(self.routes.nodes[peer], Alias(tuple(flat_vectors(plain(entry.vectors)))))
-        entry.note_sent(peer, self.round)
+    def _send_names(self, entries: Sequence[Entry], peer: int, out: Outbox) -> None:
+        """R5: all names of these messages; they deliver nothing."""
+        named: list[list[Plain]] = []
+        room = MOST_NUMBERS
+        for entry in entries:
+            vectors = plain(entry.vectors)
+            numbers = sum(len(nodes) for _, nodes, _ in vectors)
+            if numbers > room and named:
+                out.send(self.routes.nodes[peer], Alias(flat_names(named)))
+                named, room = [], MOST_NUMBERS
+            named.append(vectors)
+            room -= numbers
+            entry.note_sent(peer, self.round)
+        if named:
+            out.send(self.routes.nodes[peer], Alias(flat_names(named)))
 
 
 def _transposed(pairs: list[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -14,7 +14,7 @@ from ordercast.core.messages import Packet
 from ordercast.protocols.locamu_forwarding import LONGEST_BURST
 from ordercast.protocols.locamu_frozen import nameless
 from ordercast.protocols.locamu_ordering import Ordering
-from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Columns, Data, read_all_vectors
+from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Columns, Data, Plain, read_names
 from ordercast.protocols.locamu_rules import Options
 from ordercast.protocols.locamu_store import Entry, named
 
@@ -32,6 +32,7 @@ _LEAST_COLUMN = 2
 
 TICK = "tick"
 NEED = "need"
+PUSH = "push"
 
 _NOT_ARMED, _IN_BACKGROUND, _ARMED = range(3)
 
@@ -48,6 +49,8 @@ class Locamu(Ordering):
         self.last_told = 0
         self.attending: dict[int, int] = {}
         """Who was asked what it has, to be served like a request (R3, H8), and in which round."""
+        self.pushing: dict[int, set[int]] = {}
+        """Who is to hear soon of which messages, that have names it may not know (M5)."""
         self.quiet_rounds = 0
         self.need_rounds = 0
         self.tick_armed = _NOT_ARMED
@@ -91,6 +94,8 @@ class Locamu(Ordering):
             self._tick(out)
         elif name == NEED:
             self._ask(out)
+        elif name == PUSH:
+            self._push_on(out)
 
     def on_suspect(self, peer: NodeId, out: Outbox) -> None:
         rank = self._rank(peer)
@@ -160,16 +165,26 @@ class Locamu(Ordering):
     def _on_alias(self, peer: int, packet: Alias, out: Outbox) -> None:
         """R5: names of a message that this node has; otherwise they say nothing."""
         try:
-            told = read_all_vectors(packet.vectors)
+            messages = read_names(packet.names)
         except ValueError:
             raise PeerError(self.routes.nodes[peer], "sent names that make no sense") from None
-        vectors = [self._vector(vector) for vector in told if self._may_forward(vector[0] >> 1)]
-        names = self._usable(vectors)
-        if self.processed.has_any(names):
-            self._add_names(names, vectors, None, out)
+        while messages:
+            unknown = [told for told in messages if not self._learn(told, out)]
+            if len(unknown) == len(messages):
+                break
             if self.buffer:
                 self._unbuffer(out)
-            self._look_up(out)
+            messages = unknown  # What was held back until now may be one of these.
+        self._look_up(out)
+
+    def _learn(self, told: list[Plain], out: Outbox) -> bool:
+        """R5: names of one message; False: it is not known under any of them."""
+        vectors = [self._vector(vector) for vector in told if self._may_forward(vector[0] >> 1)]
+        names = self._usable(vectors)
+        if not self.processed.has_any(names):
+            return False
+        self._add_names(names, vectors, None, out)
+        return True
 
     # Acknowledgements
 
@@ -243,7 +258,8 @@ class Locamu(Ordering):
 
     def _on_ack(self, peer: int, ack: Ack, out: Outbox) -> None:
         """R2, D1, D2."""
-        if any(len(column) < _LEAST_COLUMN for column in ack.columns):
+        forwarders = {column[0] for column in ack.columns if len(column) >= _LEAST_COLUMN}
+        if len(forwarders) < len(ack.columns):
             raise PeerError(self.routes.nodes[peer], "sent an acknowledgement that makes no sense")
         if ack.reset:
             self._close(peer)
@@ -291,38 +307,66 @@ class Locamu(Ordering):
     def _give(self, lacking: list[Entry], peer: int, out: Outbox, *, need: bool) -> None:
         """R2: what this node can do for a peer that lacks these, or some name of them."""
         again: list[Entry] = []
+        by_name: list[Entry] = []
         for entry in lacking:
-            if self._wants_copy(entry, peer, need):
+            if self.rules.pushes and self.waiting.holds(peer, entry.vectors):
+                by_name.append(entry)
+            elif self._wants_copy(entry, peer, need):
                 again.append(entry)
             else:
-                self._give_names(entry, peer, need, out)
+                proxies = self._send_proxies(entry, peer, out)
+                if need and self.rules.pushes:
+                    by_name.append(entry)
+                elif proxies:
+                    entry.note_sent(peer, self.round)
+        self._send_names(by_name, peer, out)
+        self._send_as_many(again, peer, out)
+
+    def _send_as_many(self, again: list[Entry], peer: int, out: Outbox) -> None:
+        """H8: a burst; of more, it is asked what it has before it gets the rest."""
         self._send_together(again, peer, out)
         if len(again) > LONGEST_BURST:
-            self._ask_first(peer, out)  # And then go on.
+            self._ask_first(peer, out)
 
     def _wants_copy(self, entry: Entry, peer: int, need: bool) -> bool:
-        """R2: whether an own copy is what the peer should get."""
-        if self.rules.pushes and self._is_held_by(entry, peer):
-            return False
+        """R2: whether an own copy is what a peer should get that does not have the message under any name."""
         wanted = self.rules.pushes or self._lacks_own(entry, peer)
         return wanted and (need or peer in self.active) and self._target(entry, peer) is not None
 
-    def _give_names(self, entry: Entry, peer: int, need: bool, out: Outbox) -> None:
-        if self.rules.pushes and self._is_held_by(entry, peer):
-            self._send_alias(entry, peer, out)
-            return
+    def _send_proxies(self, entry: Entry, peer: int, out: Outbox) -> bool:
+        """R4: copies in the name of suspected forwarders that the peer has not heard from; whether there were any."""
         suspected = sorted(self.suspected.intersection(entry.received))
         silent = [forwarder for forwarder in suspected if peer in self._lacking(entry, forwarder)]
         for forwarder in silent:
             self._send_proxy(entry, entry.received[forwarder], peer, out)
-        if need and self.rules.pushes:
-            self._send_alias(entry, peer, out)
-        elif silent:
-            entry.note_sent(peer, self.round)
+        return bool(silent)
 
-    def _is_held_by(self, entry: Entry, peer: int) -> bool:
-        """Whether the peer has acknowledged the message under one of its names."""
-        return self.waiting.holds(peer, entry.vectors)
+    # Names that came late
+
+    def _push_soon(self, serial: int, peer: int, out: Outbox) -> None:
+        """M5: what is pushed goes together: most of it comes in bursts, and alike."""
+        if self.push_ns and not self.pushing:
+            out.set_timer(PUSH, self.push_ns)
+        self.pushing.setdefault(peer, set()).add(serial)
+        if not self.push_ns:
+            self._push_on(out)
+
+    def _push_on(self, out: Outbox) -> None:
+        """M5: new names go downstream, and copies on paths that have become safe."""
+        pushing, self.pushing = self.pushing, {}
+        for peer in sorted(self.active.intersection(pushing)):
+            by_name: list[Entry] = []
+            again: list[Entry] = []
+            for entry in [self.store[serial] for serial in sorted(pushing[peer]) if serial in self.store]:
+                if not self.waiting.lacks(peer, entry.vectors):
+                    continue
+                # If a peer lacks a message it was given, it will say so (R2). By printed rules names alone are no use.
+                if self.rules.gapless and (peer in entry.given or self.waiting.holds(peer, entry.vectors)):
+                    by_name.append(entry)
+                elif self._target(entry, peer) is not None:
+                    again.append(entry)
+            self._send_names(by_name, peer, out)
+            self._send_as_many(again, peer, out)
 
     # Requests
 

@@ -15,7 +15,7 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message, Packet
 from ordercast.overlay.extended import Routes, TreePlace
-from ordercast.protocols.locamu_machine import NEED, PATIENCE, TICK, Locamu
+from ordercast.protocols.locamu_machine import NEED, PATIENCE, PUSH, TICK, Locamu
 from ordercast.protocols.locamu_membership_groups import OUT
 from ordercast.protocols.locamu_membership_notices import (
     Content,
@@ -215,9 +215,8 @@ class Membership(Views):
         ball = self.routes.ball(self.routes.rank[leaf], self.radii.window)
         known = self.streams.pairs(tuple(self.streams.values))
         streams = [(stream >> SECOND_BITS, stream & SECOND, number) for stream, number in sorted(known)]
-        lists = {topic: {e: tuple(sorted(m)) for e, m in known.items()} for topic, known in tables.lists.items()}
         past = tuple((a, b, number) for a, b, number in streams if a in ball and b in ball)
-        out.send(leaf, Welcome(tuple(tables.changes), tables.settled, lists, dict(tables.stable), past))
+        out.send(leaf, Welcome(tuple(tables.changes), tables.settled, tables.lists_for(entered), past))
 
     def _begin(self, welcome: Welcome, out: Outbox) -> None:
         """V4: part of the tree from now on; what was sent here meanwhile is asked for."""
@@ -226,7 +225,7 @@ class Membership(Views):
         self.tables.take_over(welcome)
         self._settle_in(self.tables.around())
         self._inherit(welcome)
-        self.status, self.knocking = INSIDE, False  # Lists that are out of date stay: messages to come go by them.
+        self.status, self.knocking = INSIDE, False
         out.cancel_timer(KNOCK)
         out.note("join", {"under": str(self.place.parent)})
         self._meet_strangers()
@@ -303,7 +302,7 @@ class Membership(Views):
     def _end(self, out: Outbox) -> None:
         """V7: nobody knows this node any more."""
         self.status, self.knocking = GONE, False
-        for timer in (KNOCK, TICK, NEED):
+        for timer in (KNOCK, TICK, NEED, PUSH):
             out.cancel_timer(timer)
         out.note("leave", {})
 

@@ -22,6 +22,7 @@ from ordercast.protocols.locamu_membership_notices import (
     Stable,
     decode,
     encode,
+    from_tag,
     internal_origin,
     is_internal,
     only,
@@ -133,9 +134,10 @@ class Groups(Locamu):
         elif not entry.depth and (entry.message.topic == EVERYBODY or entry.message.topic == only(self._name)):
             content = decode(entry.message.payload)
             if content is not None:
-                self._take_in(content, entry.message.publisher, out)
+                self._take_in(content, entry, out)
 
-    def _take_in(self, content: Content, publisher: NodeId, out: Outbox) -> None:
+    def _take_in(self, content: Content, entry: Entry, out: Outbox) -> None:
+        publisher = entry.message.publisher
         match content:
             case Ask():
                 self._on_ask(content, publisher)
@@ -144,7 +146,7 @@ class Groups(Locamu):
             case Installed(topic, epoch):
                 self._confirm(topic, self.owner.installed(topic, epoch, publisher))
             case Stable():
-                self._on_stable(content, out)
+                self._on_stable(content, from_tag(entry.epoch)[0], out)
             case _:
                 pass  # Of the tree: see Membership.
 
@@ -171,10 +173,10 @@ class Groups(Locamu):
         if epoch:
             self._tell(EVERYBODY, Stable(topic, epoch))
 
-    def _on_stable(self, stable: Stable, out: Outbox) -> None:
+    def _on_stable(self, stable: Stable, view: int, out: Outbox) -> None:
         """E5, E6: older lists can go, and what this node had asked for has become true everywhere."""
         known = stable.epoch <= self.tables.newest.get(stable.topic, 0)
-        if not known or not self.tables.confirm(stable.topic, stable.epoch):
+        if not known or not self.tables.confirm(stable.topic, stable.epoch, view):
             return
         self._discard()
         standing, since = self.standing.get(stable.topic, (OUT, 0))

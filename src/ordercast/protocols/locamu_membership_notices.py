@@ -152,7 +152,6 @@ class Welcome(Packet, frozen=True, tag=6):
     changes: tuple[Change, ...]
     settled: int
     lists: dict[Topic, dict[int, tuple[int, ...]]]
-    stable: dict[Topic, int]
     past: tuple[tuple[int, int, int], ...]
     """Streams: from, to, number."""
 

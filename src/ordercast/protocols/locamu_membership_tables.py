@@ -30,7 +30,7 @@ class Tables(State):
     """Lists by group and epoch, trees by view. Epoch 0 and view 0 are the start."""
 
     constant: ClassVar[tuple[str, ...]] = ("start", "ways", "trees")
-    durable: ClassVar[tuple[str, ...]] = ("lists", "newest", "stable", "changes", "settled")
+    durable: ClassVar[tuple[str, ...]] = ("lists", "newest", "stable", "heard", "changes", "settled")
 
     def __init__(self, start: Routes) -> None:
         self.start = start
@@ -42,6 +42,8 @@ class Tables(State):
         self.newest: dict[Topic, int] = {}
         self.stable: dict[Topic, int] = {}
         """E5: older lists are gone, or go with the last message that needs them."""
+        self.heard: dict[Topic, int] = {}
+        """By which view that was said."""
         self.changes: tuple[Change, ...] = ()
         """All changes of the tree so far; their number is the newest view."""
         self.settled = 0
@@ -87,14 +89,27 @@ class Tables(State):
         """The view that brought this node; 0: it was there at the start, or is unknown."""
         return next((i for i, (leaf, under) in enumerate(self.changes, 1) if leaf == node and under is not None), 0)
 
+    def lists_for(self, entered: int) -> dict[Topic, dict[int, tuple[int, ...]]]:
+        """V4: what messages go by that are for a leaf of that view.
+
+        If it is yet to hear itself that a list is stable, messages by older ones may reach it before; otherwise all of
+        them were published before anybody addressed it.
+        """
+        found: dict[Topic, dict[int, tuple[int, ...]]] = {}
+        for topic, known in self.lists.items():
+            oldest = self.stable.get(topic, 0) if self.heard.get(topic, 0) < entered else 0
+            found[topic] = {epoch: tuple(sorted(members)) for epoch, members in known.items() if epoch >= oldest}
+        return found
+
     def take_over(self, welcome: Welcome) -> None:
         """V4: know what the parent knows."""
-        self.changes, self.settled, self.stable = welcome.changes, welcome.settled, dict(welcome.stable)
+        self.changes, self.settled = welcome.changes, welcome.settled
         self.lists = {
             topic: {epoch: frozenset(members) for epoch, members in known.items()}
             for topic, known in welcome.lists.items()
         }
         self.newest = {topic: max(known) for topic, known in self.lists.items()}
+        self.stable = {topic: min(known) for topic, known in self.lists.items()}
 
     # Lists
 
@@ -152,11 +167,11 @@ class Tables(State):
 
     # Forgetting
 
-    def confirm(self, topic: Topic, epoch: int) -> bool:
+    def confirm(self, topic: Topic, epoch: int, view: int) -> bool:
         """E5: no message by an older list is under way; False: that is known."""
         if epoch <= self.stable.get(topic, 0):
             return False
-        self.stable[topic] = epoch
+        self.stable[topic], self.heard[topic] = epoch, view
         return True
 
     def discard(self, used: Collection[tuple[Topic, int]]) -> bool:

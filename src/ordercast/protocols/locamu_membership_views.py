@@ -23,7 +23,7 @@ from ordercast.protocols.locamu_membership_notices import (
 )
 from ordercast.protocols.locamu_ordering import KNOWN, News
 from ordercast.protocols.locamu_rules import Options
-from ordercast.protocols.locamu_store import Copy
+from ordercast.protocols.locamu_store import Copy, Entry
 
 
 class Views(Groups):
@@ -41,7 +41,8 @@ class Views(Groups):
     def _let_in(self, leaf: NodeId, out: Outbox) -> None:
         """V4: the leaf may begin; its parent tells it."""
 
-    def _take_in(self, content: Content, publisher: NodeId, out: Outbox) -> None:
+    def _take_in(self, content: Content, entry: Entry, out: Outbox) -> None:
+        publisher = entry.message.publisher
         match content:
             case Enter(node):
                 self.owner.ask(node, publisher)
@@ -60,7 +61,7 @@ class Views(Groups):
             case Settled(number):
                 self._on_settled(number, out)
             case _:
-                super()._take_in(content, publisher, out)
+                super()._take_in(content, entry, out)
 
     def _next_view(self) -> None:
         """V2, V6: the first node changes the tree one leaf at a time."""
@@ -144,6 +145,7 @@ class Views(Groups):
         self.incoming.pop(rank, None)
         self.bursts.pop(rank, None)
         self.attending.pop(rank, None)
+        self.pushing.pop(rank, None)
         self.told.pop(rank, None)
         self.suspected.discard(rank)
         self._look_around()

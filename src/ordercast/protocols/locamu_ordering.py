@@ -212,7 +212,7 @@ class Ordering(Forwarding):
         entry = Entry(copy, came, depth, upstream, own, before, self.round)
         self.serial += 1
         stays = self._file(entry, copy)
-        self._send_first(entry, out)
+        self._send_first(entry, news is None and came != NOBODY and self.rules.pushes, out)
         if not stays:
             self._collect(self.serial)
         self._hand_over(entry, out)
@@ -288,7 +288,7 @@ class Ordering(Forwarding):
         if copy is not None and copy.forwarder not in entry.received:
             entry.received[copy.forwarder] = copy
         if added and self.rules.pushes:
-            self._push(entry, added, out)
+            self._push(serial, added, out)
         if added and not self.waiting.wait(serial, entry.vectors):
             self._collect(serial)
 
@@ -305,16 +305,13 @@ class Ordering(Forwarding):
             entry.vectors = tuple(sorted([*entry.vectors, *added], key=lambda vector: -vector[0].distance))
         return added
 
-    def _push(self, entry: Entry, added: list[Vector], out: Outbox) -> None:
+    def _push(self, serial: int, added: list[Vector], out: Outbox) -> None:
         """M5: new names go downstream, and paths that have just become safe are used."""
+        entry = self.store[serial]
         nearest = min(vector[0].distance for vector in added)
         for peer, hop, _ in self._plan(entry.came, entry.message.topic, entry.epoch, entry.depth)[1]:
             if peer in self.active and nearest + hop <= self.radii.window:
-                # If the peer lacks the message after all, it will say so (R2). Names alone are no use by printed rules.
-                if peer in entry.given and self.rules.gapless:
-                    self._send_alias(entry, peer, out)
-                else:
-                    self._send_again(entry, peer, out)
+                self._push_soon(serial, peer, out)
 
     def _merge_duplicate(self, copy: Copy, out: Outbox) -> None:
         """C6 as printed: a duplicate raises the past like a first copy."""

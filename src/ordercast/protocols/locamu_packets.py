@@ -14,10 +14,13 @@ SECOND_BITS = 20
 """A stream (a, l) is known by one integer: a, then l in so many bits."""
 SECOND = (1 << SECOND_BITS) - 1
 
+MOST_NUMBERS = 4_096
+"""So many numbers an alias has at most, unless it names only one message."""
+
 Plain = tuple[int, tuple[int, ...], tuple[int, ...]]
 """H1: a vector: who numbered (twice its rank, and 1 more if it came late), the numbered nodes, and their numbers."""
 Columns = tuple[tuple[int, ...], ...]
-"""Of an acknowledgement, per forwarder: its rank, the prefix of its stream, and what was processed beyond."""
+"""Of an acknowledgement, per forwarder: its rank, the prefix of its stream, and what was processed beyond, in runs."""
 
 
 class Data(Packet, frozen=True, tag=1):
@@ -37,10 +40,10 @@ class Data(Packet, frozen=True, tag=1):
 
 
 class Alias(Packet, frozen=True, tag=2):
-    """Names of a message that the receiver may know under another one; never delivers anything."""
+    """Names of messages that the receiver may know under others; never delivers anything."""
 
-    vectors: tuple[int, ...]
-    """One after the other, as in a whole header."""
+    names: tuple[int, ...]
+    """See `flat_names`."""
 
 
 class Ack(Packet, frozen=True, tag=3):
@@ -137,14 +140,67 @@ def read_vectors(flat: tuple[int, ...], at: int, count: int) -> tuple[list[Plain
     return vectors, at
 
 
-def read_all_vectors(flat: tuple[int, ...]) -> list[Plain]:
-    """Nothing but vectors."""
-    vectors: list[Plain] = []
-    at = 0
+def flat_names(messages: Sequence[Sequence[Plain]]) -> tuple[int, ...]:
+    """The vectors of several messages, of which most differ little from one to the next.
+
+    First the number of kinds of vectors, and of each its flagged forwarder, the number of nodes, and the nodes. Then
+    per message the number of its vectors, and of each twice its kind and by how much its numbers exceed those of the
+    last of its kind: a difference of all of them, or, with 1 more than twice the kind, a difference each.
+    """
+    kinds: dict[tuple[int, tuple[int, ...]], int] = {}
+    last: list[tuple[int, ...]] = []
+    head: list[int] = []
+    body: list[int] = []
+    for vectors in messages:
+        body.append(len(vectors))
+        for flagged, nodes, numbers in vectors:
+            kind = kinds.setdefault((flagged, nodes), len(kinds))
+            if kind == len(last):
+                head += (flagged, len(nodes), *nodes)
+                last.append((0,) * len(nodes))
+            steps = [number - before for number, before in zip(numbers, last[kind], strict=True)]
+            last[kind] = numbers
+            if len(set(steps)) == 1:
+                body += (2 * kind, steps[0])
+            else:
+                body += (2 * kind + 1, *steps)
+    return (len(kinds), *head, *body)
+
+
+def read_names(flat: tuple[int, ...]) -> list[list[Plain]]:
+    """What `flat_names` was given; ValueError if it makes no sense."""
+    kinds: list[tuple[int, tuple[int, ...]]] = []
+    at = 1
+    if _item(flat, 0) < 0:
+        raise ValueError("fewer kinds of vectors than none")
+    for _ in range(flat[0]):
+        end = at + 2 + _item(flat, at + 1)
+        if not at + 2 <= end <= len(flat):
+            raise ValueError("a kind of vectors that is cut off")
+        kinds.append((flat[at], flat[at + 2 : end]))
+        at = end
+    last = [(0,) * len(nodes) for _, nodes in kinds]
+    messages: list[list[Plain]] = []
+    room = max(MOST_NUMBERS, len(flat))  # Little can stand for much.
     while at < len(flat):
-        (vector,), at = read_vectors(flat, at, 1)
-        vectors.append(vector)
-    return vectors
+        count, at = flat[at], at + 1
+        if not 0 <= count <= len(kinds):
+            raise ValueError("more names than there can be")
+        vectors: list[Plain] = []
+        for _ in range(count):
+            kind, each = divmod(_item(flat, at), 2)
+            if not 0 <= kind < len(kinds):
+                raise ValueError("a vector of no kind")
+            flagged, nodes = kinds[kind]
+            room -= len(nodes)
+            if room < 0:
+                raise ValueError("more numbers than there can be")
+            steps = flat[at + 1 : at + 1 + len(nodes)] if each else (_item(flat, at + 1),) * len(nodes)
+            last[kind] = tuple([step + before for step, before in zip(steps, last[kind], strict=True)])
+            vectors.append((flagged, nodes, last[kind]))
+            at += 1 + (len(nodes) if each else 1)
+        messages.append(vectors)
+    return messages
 
 
 def _item(flat: tuple[int, ...], at: int) -> int:

@@ -42,7 +42,7 @@ class Rules(msgspec.Struct, frozen=True):
     whole: bool = True
     """C9: headers are not trimmed to what the receiver's neighbourhood contains."""
     pushes: bool = True
-    """C10: names learned late are passed on at once, and on demand."""
+    """C10: names learned late are passed on soon, and on demand."""
     fenced: bool = True
     """C11: a neighbour's minimum is adopted only behind the fence."""
     keeps_until_complete: bool = True
@@ -92,6 +92,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long an acknowledgement may wait."""
     need_ms: _Ms = 20.0
     """How long a copy may be held back before what it waits for is asked for."""
+    push_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 2.0
+    """How long names that come late may wait for others, to be passed on together; 0: not at all."""
     check: bool = False
     """Whether a node checks its invariants at every message."""
     tally: bool = False

@@ -17,8 +17,11 @@ Name = tuple[int, int]
 """A message as one forwarder calls it: the forwarder, and its number on the stream that is looked at here."""
 
 
-LONGEST_WAIT = 32
-"""So many rounds at most pass before a message is sent again."""
+FIRST_WAIT, LONGEST_WAIT = 2, 32
+"""So many rounds at least, and at most, pass before a message is sent again: answers wait in queues, too."""
+
+MOST_BEYOND = 4_096
+"""So many numbers beyond a prefix are acknowledged at most: who says less is sent more, and that is all."""
 
 
 class Copy(State):
@@ -115,7 +118,7 @@ class Entry(State):
         """R2: it was sent again: the peer has twice as many rounds as the last time."""
         if self.sent is None:
             self.sent = {}
-        wait = min(2 * self.sent[peer][1], LONGEST_WAIT) if peer in self.sent else 1
+        wait = min(2 * self.sent[peer][1], LONGEST_WAIT) if peer in self.sent else FIRST_WAIT
         self.sent[peer] = (round_ + wait, wait)
 
 
@@ -193,7 +196,7 @@ class Processed(State):
         """What an acknowledgement says of the streams into this node."""
         sparse = self.sparse
         return tuple([
-            (forwarder, prefix, *sorted(sparse.get(forwarder, ())))
+            (forwarder, prefix, *(in_runs(prefix, sorted(sparse[forwarder])) if forwarder in sparse else ()))
             for forwarder, prefix in self.prefix.items()
             if forwarder in self.gapless and (prefix or forwarder in sparse)
         ])  # fmt: skip
@@ -262,15 +265,17 @@ class Waiting(State):
                 known[stream] = prefix
             elif len(column) == 2 and stream not in self.beyond:
                 continue
-            news |= self._note_beyond(stream, prefix, column[2:]) or prefix > before
+            news |= self._note_beyond(stream, prefix, of_runs(column[1], column[2:])) or prefix > before
             self.moved.add(stream)
         return news
 
-    def _note_beyond(self, stream: int, prefix: int, numbers: tuple[int, ...]) -> bool:
+    def _note_beyond(self, stream: int, prefix: int, numbers: Sequence[int]) -> bool:
         before = self.beyond.get(stream, frozenset())
         if not before and not numbers:
             return False
         beyond = frozenset(number for number in before.union(numbers) if number > prefix)
+        if len(beyond) > MOST_BEYOND:
+            beyond = frozenset(sorted(beyond)[:MOST_BEYOND])
         if beyond:
             self.beyond[stream] = beyond
         else:
@@ -328,3 +333,27 @@ class Waiting(State):
 def named(vectors: Sequence[Vector], radius: int) -> int:
     """How many of these vectors are of nodes upstream within the radius."""
     return sum(0 < shape.distance <= radius for shape, _, _ in vectors)
+
+
+def in_runs(prefix: int, numbers: Sequence[int]) -> list[int]:
+    """Rising numbers beyond a prefix, as runs: how many are left out, and how many follow."""
+    runs: list[int] = []
+    last = prefix
+    for number in numbers[:MOST_BEYOND]:
+        if number == last + 1 and runs:
+            runs[-1] += 1
+        else:
+            runs += (number - last - 1, 1)
+        last = number
+    return runs
+
+
+def of_runs(prefix: int, runs: Sequence[int]) -> list[int]:
+    """What `in_runs` was given, of numbers from a peer: no more than there can be."""
+    numbers: list[int] = []
+    last = prefix
+    for left_out, length in zip(runs[::2], runs[1::2], strict=False):
+        start = last + left_out + 1
+        last = start + min(length, MOST_BEYOND - len(numbers)) - 1
+        numbers += range(start, last + 1)
+    return numbers

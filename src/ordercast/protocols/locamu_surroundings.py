@@ -31,8 +31,8 @@ class Surroundings(Machine):
     """The state of a node, and what it reads off the tree."""
 
     constant: ClassVar[tuple[str, ...]] = (
-        "routes", "me", "radii", "rules", "delta", "check", "ack_ns", "need_ns", "distance", "way", "linked", "column",
-        "plans", "depths", "balls", "origins",
+        "routes", "me", "radii", "rules", "delta", "check", "ack_ns", "need_ns", "push_ns", "distance", "way", "linked",
+        "column", "plans", "depths", "balls", "origins",
     )  # fmt: skip
     durable: ClassVar[tuple[str, ...]] = (
         "streams", "shapes", "processed", "store", "names", "buffer", "waiting", "serial", "round",
@@ -51,6 +51,7 @@ class Surroundings(Machine):
         self.check = options.check
         self.ack_ns = round(options.ack_ms * 1_000_000)
         self.need_ns = round(options.need_ms * 1_000_000)
+        self.push_ns = round(options.push_ms * 1_000_000)
         self.origins: dict[Origin, int] = {}
         self.streams = Streams()
         self.shapes: dict[tuple[int, tuple[int, ...]], Shape] = {}

@@ -150,8 +150,10 @@ def test_peers_that_break_the_rules_are_named() -> None:
     for i, header in enumerate([(), (4, 7), (6, 0, 1), (6, 0, 1, 1 << 40, 0, 1, 0, 0), (0, 3, 1)]):
         with pytest.raises(PeerError, match="0: sent 0#1 with a header that makes no sense"):
             group.hand(Data(message, i + 2, 0, header), to="1", by="0")
-    with pytest.raises(PeerError, match="0: sent names that make no sense"):
-        group.hand(Alias((0, 1, 1)), to="1", by="0")
+    for names in [(), (1,), (1, 0, 2, 1), (1, 0, -5), (-1, 0), (1, 0, 1, 1, 2, 0, 1, 0, 1), (1, 0, 1, 1, 1, 2, 1),
+                  (1, 0, 1, 1, 1, 0), (1, 0, 1, 1, 1, 1), (2, 0, 0, 2, 5000, *range(5000), 2, 2, 1, 2, 1)]:  # fmt: skip
+        with pytest.raises(PeerError, match="0: sent names that make no sense"):
+            group.hand(Alias(names), to="1", by="0")
     with pytest.raises(PeerError, match="0: sent an acknowledgement that makes no sense"):
         group.hand(Ack(((3,),)), to="1", by="0")
     with pytest.raises(PeerError, match="5: is not linked to this node"):

@@ -533,3 +533,31 @@ def test_a_node_that_recovers_still_has_old_lists_to_forget() -> None:
     tree.recover("2")
     tree.settle()
     tree.assert_forgotten()
+
+
+def test_a_leaf_keeps_the_lists_it_was_handed_until_it_hears_itself_that_nobody_goes_by_them() -> None:
+    """V4, E5: not when it hears so of another group, and not because its parent has."""
+    tree = ChangingTree(LINE, {"g": "1", "h": "1"}, "4")
+    tree.join("4")
+    tables = tree.machine("4").tables
+    handed = {Topic(topic): {1: (1,), 2: (1, 2)} for topic in "gh"}
+    tables.take_over(Welcome(((NodeId("4"), NodeId("3")),), 1, handed, ()))
+    assert tables.confirm(Topic("h"), 2, 1)
+    assert not tables.discard(())
+    assert {topic: sorted(known) for topic, known in tables.lists.items()} == {"g": [1, 2], "h": [2]}
+    assert tables.confirm(Topic("g"), 2, 1)
+    tables.discard(())
+    assert sorted(tables.lists[Topic("g")]) == [2]
+
+
+@pytest.mark.parametrize(("view", "handed"), [(0, [2]), (1, [1, 2])])
+def test_a_leaf_is_handed_what_messages_to_it_go_by(view: int, handed: list[int]) -> None:
+    """V4: who said that a list is stable before the leaf was addressed had heard of all messages by older ones."""
+    tables = ChangingTree(LINE, {"g": "1"}).machine("3").tables
+    tables.change(1, NodeId("5"), NodeId("3"))
+    for epoch in (1, 2):
+        tables.install(Topic("g"), epoch, epoch, joins=True)
+    tables.confirm(Topic("g"), 1, 0)
+    tables.discard(())
+    tables.confirm(Topic("g"), 2, view)
+    assert sorted(tables.lists_for(1)[Topic("g")]) == handed

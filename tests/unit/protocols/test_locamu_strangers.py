@@ -17,7 +17,7 @@ from ordercast.protocols.locamu_membership_notices import (
     Welcome,
     encode,
 )
-from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Data, Notice, Whole
+from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Data, Notice, Whole, flat_names
 from tests.support.locamu_membership_lab import ChangingTree
 
 GROUP = Topic("g")
@@ -90,13 +90,13 @@ def test_word_of_what_cannot_be_changes_nothing(content: Content) -> None:
 
 JOINED = ((NodeId("4"), NodeId("3")),)
 WELCOMES = {
-    "without the leaf": Welcome((), 0, {}, {}, ()),
-    "under a stranger": Welcome(((NodeId("4"), NodeId("zz")),), 1, {}, {}, ()),
-    "under another": Welcome(((NodeId("4"), NodeId("2")),), 1, {}, {}, ()),
-    "an empty list": Welcome(JOINED, 1, {GROUP: {}}, {}, ()),
-    "a member that is nobody": Welcome(JOINED, 1, {GROUP: {1: (99,)}}, {}, ()),
-    "a stream of nobody": Welcome(JOINED, 1, {}, {}, ((0, 99, 1),)),
-    "settled before it came": Welcome(JOINED, 2, {}, {}, ()),
+    "without the leaf": Welcome((), 0, {}, ()),
+    "under a stranger": Welcome(((NodeId("4"), NodeId("zz")),), 1, {}, ()),
+    "under another": Welcome(((NodeId("4"), NodeId("2")),), 1, {}, ()),
+    "an empty list": Welcome(JOINED, 1, {GROUP: {}}, ()),
+    "a member that is nobody": Welcome(JOINED, 1, {GROUP: {1: (99,)}}, ()),
+    "a stream of nobody": Welcome(JOINED, 1, {}, ((0, 99, 1),)),
+    "settled before it came": Welcome(JOINED, 2, {}, ()),
 }
 
 
@@ -156,7 +156,7 @@ def test_a_stranger_cannot_make_a_node_remember_nobodies() -> None:
     machine = group.machine("1")
     before = (len(machine.shapes), len(machine.streams.keys), len(machine.waiting.known), len(machine.origins))
     for i in range(50):
-        group.hand(Alias((2 * (100 + i), 1, 5, 1)), to="1", by="0")
+        group.hand(Alias(flat_names([[(2 * (100 + i), (5,), (1,))]])), to="1", by="0")
         group.hand(Ack(((1000 + i, 1),)), to="1", by="0")
         with pytest.raises(PeerError):
             group.hand(Data(message(f"x{i}"), 0, 0, Whole(0, 0, 0, [], []).flat()), to="1", by="0")
