@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from ordercast.experiments.locamu.results import (
 from ordercast.experiments.locamu.runs import CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, SENDER, WIRE
 from ordercast.experiments.locamu.scales import BANDWIDTHS, PAYLOADS
 from ordercast.experiments.locamu.sources import OURS
-from ordercast.experiments.study import Claim
+from ordercast.experiments.study import Claim, Row
 from ordercast.experiments.verdicts import all_of
 
 ONE, ALL = "individual_per_s", "aggregated_per_s"
@@ -123,7 +123,7 @@ def _bytes_decide(results: Results) -> Claim:
         "K2-cause",
         "LoCaMu publishes what the bytes at the busiest node allow (within 10 %), and these grow with the publishers.",
         "; ".join(
-            f"{x:g} publishers: {bytes_:,.0f} bytes a message, sent and received, allow {allowed:,.0f} messages/s, "
+            f"with {x:g} publishers {bytes_:,.0f} bytes a message, sent and received, allow {allowed:,.0f} messages/s, "
             f"measured {rate:,.0f}"
             for x, (bytes_, allowed, rate) in found.items()
         )
@@ -222,14 +222,22 @@ def _latency(results: Results) -> Claim:
     )
 
 
+def _depths(rows: Sequence[Row], publishers: float) -> str:
+    """Where the busiest nodes were."""
+    depths = {int(row["busiest_depth"] or 0) for row in rows if row["publishers"] == publishers}
+    return " or ".join(map(str, sorted(depths)))
+
+
 def _root(results: Results) -> Claim:
     rows = [row for row in results.of("b") if row["protocol"] == LOCAMU and row["sizes"] == MODEL]
-    rows.sort(key=lambda row: (int(row["publishers"] or 0), int(row["seed"] or 0)))
+    shares = [
+        means(results.curve("b", f"{who}_share", LOCAMU, along="publishers"))
+        for who in ("root", "child", "last", "busiest")
+    ]
     texts = [
-        f"{row['publishers']} publishers: root {float(row['root_share'] or 0):.0%}, a child of it "
-        f"{float(row['child_share'] or 0):.0%}, a leaf {float(row['last_share'] or 0):.0%}, most at depth "
-        f"{row['busiest_depth']} with {float(row['busiest_share'] or 0):.0%}"
-        for row in rows
+        f"with {x:g} publishers the root {{:.0%}}, a child of it {{:.0%}}, a leaf {{:.0%}}, the busiest node, at depth "
+        f"{_depths(rows, x)}, {{:.0%}}".format(*[share[x] for share in shares])
+        for x in sorted(set.intersection(*map(set, shares)))
     ]
     return claim(
         "root",
