@@ -140,6 +140,8 @@ class Membership(Views):
             return  # Whoever knows this node already, or still, will say it again, or need not.
         elif self.routes.gone and self.routes.rank.get(peer) in self.routes.gone:
             return
+        elif self.status == DEPARTED and peer not in self.routes.rank:
+            return  # V3, V6: a leaf is let in without waiting for who has asked to go.
         else:
             super().on_receive(peer, packet, out)
 

@@ -11,7 +11,7 @@ from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu import LOCAMU
-from ordercast.protocols.locamu_membership import GONE, INSIDE, OUTSIDE, Membership
+from ordercast.protocols.locamu_membership import DEPARTED, GONE, INSIDE, OUTSIDE, Membership
 from ordercast.protocols.locamu_membership_notices import (
     Ask,
     Depart,
@@ -23,7 +23,7 @@ from ordercast.protocols.locamu_membership_notices import (
     from_tag,
     tag_of,
 )
-from ordercast.protocols.locamu_packets import Data, Notice, Whole
+from ordercast.protocols.locamu_packets import Ack, Data, Notice, Whole
 from ordercast.scenario.load import parse_scenario
 from ordercast.sim import simulate
 from ordercast.sim.explicit import deeds_of
@@ -382,6 +382,19 @@ def test_who_is_leaving_publishes_and_subscribes_no_more() -> None:
     tree.leave("3")
     tree.settle()
     tree.leave("3")
+
+
+def test_who_has_asked_to_go_may_hear_from_a_leaf_it_does_not_know() -> None:
+    """V3, V6: nobody waits for it to see the view that brings the leaf."""
+    tree = ChangingTree("01 12 23", {"g": "12"})
+    hello = Ack((), ask=1, reset=True)
+    with pytest.raises(PeerError, match="9: is not linked to this node"):
+        tree.hand(hello, to="3", by="9")
+    tree.leave("3")
+    assert tree.machine("3").status == DEPARTED
+    assert not tree.hand(hello, to="3", by="9")
+    tree.settle()
+    assert tree.machine("3").status == GONE
 
 
 def test_only_leaves_leave_and_only_nodes_outside_join() -> None:
