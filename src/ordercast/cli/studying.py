@@ -90,6 +90,9 @@ def run_study(
     scale: Scale = "quick",
     out: Annotated[Path | None, typer.Option(help="Directory for the results; runs/NAME-SCALE if not given.")] = None,
     master: Master = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Only so many seeds of each point; all if not given.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget finished configurations of an earlier run.")] = False,
     json: Json = False,
 ) -> None:
@@ -105,9 +108,10 @@ def run_study(
     out = out or Path("runs") / f"{name}-{scale}"
     with progress_bar(f"{name}, {scale}") as progress:
         advance = None if progress is None else (lambda done, total: progress(done / total))
-        result = run(study, scale=scale, out=out, master=master, progress=advance, fresh=fresh)
+        result = run(study, scale=scale, out=out, master=master, progress=advance, fresh=fresh, seeds=seeds)
     page = out / "report.html"
-    write_study_report(page, _page(result, f"ordercast experiment run {name} --scale {scale}"))
+    command = f"ordercast experiment run {name} --scale {scale}{f' --seeds {seeds}' if seeds else ''}"
+    write_study_report(page, _page(result, command))
     if json:
         print_json({"out": str(out), "claims": result.claims, "failed": result.failed, "executed": result.executed})
     else:

@@ -69,13 +69,14 @@ def run_study(
     progress: Progress | None = None,
     fresh: bool = False,
     tasks: int | None = None,
+    seeds: int | None = None,
 ) -> StudyResult:
-    """Run `study` and leave its results in `out`.
+    """Run `study` and leave its results in `out`; with so many seeds of each point, if not with all.
 
     Configurations that an earlier run finished in `out` are not run again, unless `fresh`; failed ones are. The results
     depend neither on `tasks`, how many run at a time (default: what Spark has room for), nor on the order they end in.
     """
-    configurations = study.configurations(scale)
+    configurations = study.configurations(scale, seeds)
     parts = Parts(out)
     if fresh:
         parts.forget()

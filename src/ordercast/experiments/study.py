@@ -57,11 +57,15 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     weigh: Callable[[Row], float] = _all_alike
     """How long a configuration takes, relative to the others: the heaviest start first."""
 
-    def configurations(self, scale: str) -> list[Configuration]:
-        """The configurations of a scale, in the order of their ids."""
+    def configurations(self, scale: str, seeds: int | None = None) -> list[Configuration]:
+        """The configurations of a scale, in the order of their ids; so many of those that differ in the seed alone."""
         if scale not in self.scales:
             raise unknown_name(f"scale of {self.name}", scale, self.scales)
-        found = [Configuration(self._id(parameters), parameters) for parameters in self.scales[scale]]
+        alike: dict[str, list[Configuration]] = {}
+        for row in self.scales[scale]:
+            point = {name: value for name, value in row.items() if name != "seed"}
+            alike.setdefault(self._id(point), []).append(Configuration(self._id(row), row))
+        found = [configuration for group in alike.values() for configuration in group[:seeds]]
         if len({configuration.id for configuration in found}) < len(found):
             raise InvariantError(f"{self.name}: scale {scale} lists a configuration twice")
         return sorted(found, key=lambda configuration: configuration.id)

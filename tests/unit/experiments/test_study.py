@@ -57,6 +57,17 @@ def test_whatever_changes_the_result_changes_the_id(other: Study) -> None:
     assert ids(other) != ids(a_study({"n": 3, "seed": 1}))
 
 
+def test_a_scale_can_be_run_with_fewer_seeds() -> None:
+    """And what is left has the ids that it has among all of them."""
+    study = a_study({"n": 1, "seed": 5}, {"n": 1, "seed": 6}, {"n": 2, "seed": 7}, {"n": 3})
+    assert len(ids(study)) == 4
+    few = study.configurations("quick", seeds=1)
+    assert sorted(map(str, (one.parameters for one in few))) == [
+        "{'n': 1, 'seed': 5}", "{'n': 2, 'seed': 7}", "{'n': 3}",
+    ]  # fmt: skip
+    assert {one.id for one in few} < set(ids(study))
+
+
 def test_an_unknown_scale_is_answered_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"unknown scale of toy 'quik'; did you mean 'quick'\?"):
         a_study({"n": 1}).configurations("quik")
