@@ -214,7 +214,7 @@ def test_a_log_of_another_version_is_refused(tmp_path: Path) -> None:
     log = StateLog(tmp_path, ME)
     log.begin_again(Head(ME, version=99))
     log.close()
-    with pytest.raises(UsageError, match=r"another version \(99; this one reads 2\)"):
+    with pytest.raises(UsageError, match=r"another version \(99; this one reads 3\)"):
         StateLog(tmp_path, ME)
 
 

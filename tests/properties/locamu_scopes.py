@@ -37,10 +37,9 @@ class TreeScope(msgspec.Struct, frozen=True):
     large: bool = False
     """Whether it takes more than ten seconds."""
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """Names go on at once: in a search, timers come when nothing is on its way any more."""
-        return {"push_ms": 0, **self.options}
+    def told(self, protocol: str) -> dict[str, Any]:
+        """LoCaMu passes names on at once: in a search, timers come when nothing is on its way any more."""
+        return {"push_ms": 0, **self.options} if protocol.startswith("locamu") else self.options
 
     def explore(self, protocol: str = "locamu", *, every_packet: bool = False, **changes: Any) -> Exploration:
         """`every_packet`: acknowledgements, too, arrive at any time or never."""
@@ -58,7 +57,7 @@ class TreeScope(msgspec.Struct, frozen=True):
                 without=() if every_packet else ("Ack",),
             ),
             fifo=False,
-            **{"idle_at_once": True, "options": self.told, **changes},
+            **{"idle_at_once": True, "options": self.told(protocol), **changes},
         )
 
     def command(self, protocol: str = "locamu") -> str:
@@ -66,7 +65,7 @@ class TreeScope(msgspec.Struct, frozen=True):
         words = ["ordercast", "explore", protocol, "--edges", self.edges, "--groups", self.groups]
         words += ["--publish", self.publish, "--overtaking", "--losses", str(self.losses)]
         words += [word for toggle in self.toggles for word in ("--toggle", toggle)]
-        words += [word for key, value in self.told.items() for word in ("--set", f"{key}={value}")]
+        words += [word for key, value in self.told(protocol).items() for word in ("--set", f"{key}={value}")]
         return shlex.join([*words, "--without", "Ack", "--idle-at-once"])
 
 

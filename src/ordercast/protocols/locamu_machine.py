@@ -11,9 +11,8 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Packet
-from ordercast.protocols.locamu_forwarding import LONGEST_BURST
 from ordercast.protocols.locamu_frozen import nameless
-from ordercast.protocols.locamu_ordering import Ordering
+from ordercast.protocols.locamu_giving import PUSH, Giving
 from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Columns, Data, Plain, read_names
 from ordercast.protocols.locamu_rules import Options
 from ordercast.protocols.locamu_store import Entry, named
@@ -32,12 +31,11 @@ _LEAST_COLUMN = 2
 
 TICK = "tick"
 NEED = "need"
-PUSH = "push"
 
 _NOT_ARMED, _IN_BACKGROUND, _ARMED = range(3)
 
 
-class Locamu(Ordering):
+class Locamu(Giving):
     """One node."""
 
     def __init__(self, place: Place, options: Options) -> None:
@@ -49,8 +47,6 @@ class Locamu(Ordering):
         self.last_told = 0
         self.attending: dict[int, int] = {}
         """Who was asked what it has, to be served like a request (R3, H8), and in which round."""
-        self.pushing: dict[int, set[int]] = {}
-        """Who is to hear soon of which messages, that have names it may not know (M5)."""
         self.quiet_rounds = 0
         self.need_rounds = 0
         self.tick_armed = _NOT_ARMED
@@ -151,16 +147,6 @@ class Locamu(Ordering):
     def _ask_first(self, peer: int, out: Outbox) -> None:
         self.attending[peer] = self.round
         self._acknowledge(peer, out, ask=self.round)
-
-    def _lacking(self, entry: Entry, forwarder: int) -> list[int]:
-        """Linked nodes that have not acknowledged the number the forwarder gave them."""
-        for vector in entry.received[forwarder].vectors:
-            if vector[0].forwarder == forwarder:
-                return self.waiting.lacking(vector)
-        return []
-
-    def _lacks_own(self, entry: Entry, peer: int) -> bool:
-        return self.waiting.lacks(peer, (entry.own,))
 
     def _on_alias(self, peer: int, packet: Alias, out: Outbox) -> None:
         """R5: names of a message that this node has; otherwise they say nothing."""
@@ -303,70 +289,6 @@ class Locamu(Ordering):
                 break
             found.append(entry)
         return found
-
-    def _give(self, lacking: list[Entry], peer: int, out: Outbox, *, need: bool) -> None:
-        """R2: what this node can do for a peer that lacks these, or some name of them."""
-        again: list[Entry] = []
-        by_name: list[Entry] = []
-        for entry in lacking:
-            if self.rules.pushes and self.waiting.holds(peer, entry.vectors):
-                by_name.append(entry)
-            elif self._wants_copy(entry, peer, need):
-                again.append(entry)
-            else:
-                proxies = self._send_proxies(entry, peer, out)
-                if need and self.rules.pushes:
-                    by_name.append(entry)
-                elif proxies:
-                    entry.note_sent(peer, self.round)
-        self._send_names(by_name, peer, out)
-        self._send_as_many(again, peer, out)
-
-    def _send_as_many(self, again: list[Entry], peer: int, out: Outbox) -> None:
-        """H8: a burst; of more, it is asked what it has before it gets the rest."""
-        self._send_together(again, peer, out)
-        if len(again) > LONGEST_BURST:
-            self._ask_first(peer, out)
-
-    def _wants_copy(self, entry: Entry, peer: int, need: bool) -> bool:
-        """R2: whether an own copy is what a peer should get that does not have the message under any name."""
-        wanted = self.rules.pushes or self._lacks_own(entry, peer)
-        return wanted and (need or peer in self.active) and self._target(entry, peer) is not None
-
-    def _send_proxies(self, entry: Entry, peer: int, out: Outbox) -> bool:
-        """R4: copies in the name of suspected forwarders that the peer has not heard from; whether there were any."""
-        suspected = sorted(self.suspected.intersection(entry.received))
-        silent = [forwarder for forwarder in suspected if peer in self._lacking(entry, forwarder)]
-        for forwarder in silent:
-            self._send_proxy(entry, entry.received[forwarder], peer, out)
-        return bool(silent)
-
-    # Names that came late
-
-    def _push_soon(self, serial: int, peer: int, out: Outbox) -> None:
-        """M5: what is pushed goes together: most of it comes in bursts, and alike."""
-        if self.push_ns and not self.pushing:
-            out.set_timer(PUSH, self.push_ns)
-        self.pushing.setdefault(peer, set()).add(serial)
-        if not self.push_ns:
-            self._push_on(out)
-
-    def _push_on(self, out: Outbox) -> None:
-        """M5: new names go downstream, and copies on paths that have become safe."""
-        pushing, self.pushing = self.pushing, {}
-        for peer in sorted(self.active.intersection(pushing)):
-            by_name: list[Entry] = []
-            again: list[Entry] = []
-            for entry in [self.store[serial] for serial in sorted(pushing[peer]) if serial in self.store]:
-                if not self.waiting.lacks(peer, entry.vectors):
-                    continue
-                # If a peer lacks a message it was given, it will say so (R2). By printed rules names alone are no use.
-                if self.rules.gapless and (peer in entry.given or self.waiting.holds(peer, entry.vectors)):
-                    by_name.append(entry)
-                elif self._target(entry, peer) is not None:
-                    again.append(entry)
-            self._send_names(by_name, peer, out)
-            self._send_as_many(again, peer, out)
 
     # Requests
 

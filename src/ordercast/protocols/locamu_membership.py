@@ -15,7 +15,8 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message, Packet
 from ordercast.overlay.extended import Routes, TreePlace
-from ordercast.protocols.locamu_machine import NEED, PATIENCE, PUSH, TICK, Locamu
+from ordercast.protocols.locamu_giving import PUSH
+from ordercast.protocols.locamu_machine import NEED, PATIENCE, TICK, Locamu
 from ordercast.protocols.locamu_membership_groups import OUT
 from ordercast.protocols.locamu_membership_notices import (
     Content,
