@@ -40,10 +40,9 @@ from ordercast.scenario.load import dump_scenario, parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD, Verdict
+from tests.properties.locamu_swarm import drawn_options
 from tests.properties.swarm import Dice
 
-_PUSH_MS = (0, 2, 10)
-"""In turn: names that go on at once, and in smaller and larger bundles."""
 DURATION_MS = 1200
 
 
@@ -195,13 +194,7 @@ def swarm_scenario(seed: int, f: int) -> Scenario:
             "name": f"locamu-dynamic-{f}-{seed}",
             "overlay": {"kind": "edges", "edges": edges, "tree": True},
             "protocol": "locamu",
-            "options": {
-                "f": f,
-                "delta": dice.chance(0.5),
-                "ack_ms": dice.pick([20, 50, 100]),
-                "push_ms": _PUSH_MS[seed % 3],
-                "check": True,
-            },
+            "options": drawn_options(dice, seed, f),
             "duration_ms": DURATION_MS,
             "groups": {"kind": "explicit", "members": topics},
             "link": _link(dice),

@@ -32,6 +32,16 @@ _PUSH_MS = (0, 2, 10)
 DURATION_MS = 800
 
 
+def drawn_options(dice: Dice, seed: int, f: int) -> dict[str, Any]:
+    return {
+        "f": f,
+        "delta": dice.chance(0.5),
+        "ack_ms": dice.pick([20, 50, 100]),
+        "push_ms": _PUSH_MS[seed % 3],
+        "check": True,
+    }
+
+
 def swarm_scenario(seed: int, f: int) -> Scenario:
     """The scenario that belongs to the seed."""
     dice = Dice(seed, "locamu", f)
@@ -42,13 +52,7 @@ def swarm_scenario(seed: int, f: int) -> Scenario:
         "name": f"locamu-swarm-{f}-{seed}",
         "overlay": overlay,
         "protocol": "locamu",
-        "options": {
-            "f": f,
-            "delta": dice.chance(0.5),
-            "ack_ms": dice.pick([20, 50, 100]),
-            "push_ms": _PUSH_MS[seed % 3],
-            "check": True,
-        },
+        "options": drawn_options(dice, seed, f),
         "duration_ms": DURATION_MS,
         "groups": _groups(dice, graph),
         "link": _link(dice),
