@@ -64,6 +64,16 @@ class Giving(Ordering):
             self._send_proxy(entry, entry.received[forwarder], peer, out)
         return bool(silent)
 
+    def _lacking(self, entry: Entry, forwarder: int) -> list[int]:
+        """Linked nodes that have not acknowledged the number the forwarder gave them."""
+        for vector in entry.received[forwarder].vectors:
+            if vector[0].forwarder == forwarder:
+                return self.waiting.lacking(vector)
+        return []
+
+    def _lacks_own(self, entry: Entry, peer: int) -> bool:
+        return self.waiting.lacks(peer, (entry.own,))
+
     # What is pushed
 
     def _push_soon(self, serial: int, peer: int, out: Outbox) -> None:
@@ -90,13 +100,3 @@ class Giving(Ordering):
                     again.append(entry)
             self._send_names(by_name, peer, out)
             self._send_as_many(again, peer, out)
-
-    def _lacking(self, entry: Entry, forwarder: int) -> list[int]:
-        """Linked nodes that have not acknowledged the number the forwarder gave them."""
-        for vector in entry.received[forwarder].vectors:
-            if vector[0].forwarder == forwarder:
-                return self.waiting.lacking(vector)
-        return []
-
-    def _lacks_own(self, entry: Entry, peer: int) -> bool:
-        return self.waiting.lacks(peer, (entry.own,))
