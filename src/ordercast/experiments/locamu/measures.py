@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ordercast.sim.world import World
 
 _STEP_NS = 500_000
-_PATIENCE_NS = 120_000_000_000
-"""A run that does not get so far in two minutes of its time is measured as it is, and said not to be full."""
+_PATIENCE_NS = 3_600_000_000_000
+"""A run that does not get so far in an hour of its time is measured as it is, and said not to be full."""
 _NS_PER_S = 1e9
 
 
@@ -44,6 +44,7 @@ class Meter:
 
     def __init__(self, parameters: Row, publishers: Sequence[str]) -> None:
         self._warm = cast("int", parameters["warm"])
+        self._before = cast("int", parameters["before"])
         self._messages = cast("int", parameters["messages"])
         self._branching = cast("int", parameters["degree"]) - 1
         self._mbps = cast("float", parameters["mbps"])
@@ -67,9 +68,13 @@ class Meter:
                 host.start()
             # A single publisher has nothing to wait for: it gets nothing from others.
             others = [host for host in hosts if host.node not in self._alone]
-            events, warm = _run_until(
-                world, lambda: all(host.delivered - host.published >= self._warm for host in others)
-            )
+
+            def is_warm() -> bool:
+                if world.published < self._before:
+                    return False
+                return all(host.delivered - host.published >= self._warm for host in others)
+
+            events, warm = _run_until(world, is_warm)
             self._ends.append(_snapshot(world))
             if self._alone:
                 world.delivery_watchers.append(self._watch(hosts[-1]))
