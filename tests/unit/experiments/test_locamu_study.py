@@ -15,6 +15,7 @@ from ordercast.experiments.locamu.runs import (
     CBCAST,
     DELTA,
     LOCAMU,
+    MEMBER,
     MODEL,
     ROOT,
     SENDER,
@@ -326,3 +327,23 @@ def test_a_window_that_does_not_fill_in_time_is_said_to_be_not_full(monkeypatch:
     assert measure(configuration(DELTA, nodes=15, placement=ROOT, warm=1, messages=100, drain=False))["full"] is False
     assert measure(configuration(DELTA, nodes=15, placement=ROOT, warm=1, messages=2, drain=False))["full"] is True
     assert measure(configuration(DELTA, nodes=15, placement=ROOT, warm=9, messages=1, drain=False))["full"] is False
+
+
+@pytest.mark.parametrize("scale", ["quick", "paper"])
+def test_protocols_are_compared_over_many_groups_after_the_same_publications(scale: str) -> None:
+    rows = [row for row in MANY_GROUPS_STUDY.scales[scale] if row["groups"] == SUBTREES and row["topics"] == MEMBER]
+    preceding = {(row["nodes"], row["publishers"], row["warm"], row["before"]) for row in rows}
+    assert len(preceding) == len({(row["nodes"], row["publishers"]) for row in rows})
+    assert all(cast("int", row["before"]) >= 6 * cast("int", row["publishers"]) for row in rows)
+
+
+def test_protocols_with_room_to_spare_deliver_the_same_publications_in_their_windows() -> None:
+    rows = [
+        measure(configuration(protocol, nodes=15, publishers=5, rate_per_s=100.0, groups=SUBTREES, outstanding=64,
+                              warm=1, before=100, messages=40, drain=False))
+        for protocol in (LOCAMU, CBCAST, BARRIERS)
+    ]  # fmt: skip
+    assert len({row["warm_ms"] for row in rows}) == 1
+    assert cast("float", rows[0]["warm_ms"]) >= 100 * 1_000 / (5 * 100.0) - 10.0
+    first = cast("float", rows[0]["aggregated_per_s"])
+    assert [row["aggregated_per_s"] for row in rows] == pytest.approx([first] * 3, rel=0.02)
