@@ -27,13 +27,18 @@ class Giving(Ordering):
 
     # What a peer lacks
 
-    def _give(self, lacking: list[Entry], peer: int, out: Outbox, *, need: bool) -> None:
-        """R2: what this node can do for a peer that lacks these, or some name of them."""
+    def _give(self, lacking: list[Entry], peer: int, out: Outbox, *, need: bool, answered: int = 0) -> None:
+        """R2: what this node can do for a peer that lacks these, or some name of them.
+
+        `answered` is the round that the peer has just answered.
+        """
         again: list[Entry] = []
         by_name: list[Entry] = []
         for entry in lacking:
             if self.rules.pushes and self.waiting.holds(peer, entry.vectors):
                 by_name.append(entry)
+            elif need and self._is_under_way(entry, peer, answered):
+                continue
             elif self._wants_copy(entry, peer, need):
                 again.append(entry)
             else:
@@ -44,6 +49,14 @@ class Giving(Ordering):
                     entry.note_sent(peer, self.round)
         self._send_names(by_name, peer, out)
         self._send_as_many(again, peer, out)
+
+    def _is_under_way(self, entry: Entry, peer: int, answered: int) -> bool:
+        """R2: whether the peer was sent a copy that will show if it was lost, by a gap in its session or by answers.
+
+        Suspected nodes are not asked for answers, and whole headers have no sessions.
+        """
+        shows = self.delta and self.rules.pushes and peer not in self.suspected
+        return shows and entry.is_under_way(peer, answered - 1)
 
     def _send_as_many(self, again: list[Entry], peer: int, out: Outbox) -> None:
         """H8: a burst; of more, it is asked what it has before it gets the rest."""
@@ -93,7 +106,7 @@ class Giving(Ordering):
             for entry in [self.store[serial] for serial in sorted(pushing[peer]) if serial in self.store]:
                 if not self.waiting.lacks(peer, entry.vectors):
                     continue
-                # If a peer lacks a message it was given, it will say so (R2). By printed rules names alone are no use.
+                # If a message that a peer was given got lost, that will show (R2). By printed rules names are no use.
                 if self.rules.gapless and (peer in entry.given or self.waiting.holds(peer, entry.vectors)):
                     by_name.append(entry)
                 elif self._target(entry, peer) is not None:

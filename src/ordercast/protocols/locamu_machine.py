@@ -15,16 +15,16 @@ from ordercast.protocols.locamu_frozen import nameless
 from ordercast.protocols.locamu_giving import PUSH, Giving
 from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Columns, Data, Plain, read_names
 from ordercast.protocols.locamu_rules import Options
-from ordercast.protocols.locamu_store import Entry, named
+from ordercast.protocols.locamu_store import Copy, Entry, named
 
 ACK_EVERY = 64
 """So many processed messages are acknowledged at once."""
 PATIENCE = 50
-"""After so many rounds without any news a node goes on asking, but no longer keeps a run from its rest."""
+"""After so many rounds or looks in vain a node goes on asking, but no longer keeps a run from its rest."""
 AT_ONCE = 4
 """Up to so many messages are sent to a node that has become active before it says what it has."""
 ALL_LINKED_AFTER = 2
-"""Unanswered rounds after which everybody near is asked."""
+"""Looks in vain after which everybody near is asked."""
 
 _LEAST_COLUMN = 2
 """A forwarder and a prefix."""
@@ -48,7 +48,10 @@ class Locamu(Giving):
         self.attending: dict[int, int] = {}
         """Who was asked what it has, to be served like a request (R3, H8), and in which round."""
         self.quiet_rounds = 0
-        self.need_rounds = 0
+        self.held_for: dict[tuple[str, int], int] = {}
+        """How many looks each copy has been held back for, as of the last one (R1)."""
+        self.asking: set[int] = set()
+        """Whom the last look found worth asking."""
         self.tick_armed = _NOT_ARMED
         self.need_armed = _NOT_ARMED
 
@@ -67,6 +70,8 @@ class Locamu(Giving):
 
     def on_recover(self, out: Outbox) -> None:
         """R6: back with the durable state: say what is here and ask for what is not."""
+        for entry in self.store.values():
+            entry.given, entry.sent = [], None  # What was on its way may be lost.
         for peer in self.linked:
             self._acknowledge(peer, out, need=self.distance[peer] == 1, ask=self.round, reset=True)
         self._stir(out)
@@ -124,7 +129,7 @@ class Locamu(Giving):
             self._attend_to(peer, out)
         self._stir(out)
         if self.buffer:
-            self.need_rounds = 0
+            self._look_afresh()
             self._held_back(out)
 
     def _takers(self) -> set[int]:
@@ -258,7 +263,7 @@ class Locamu(Giving):
             self._adopt(peer, ack)
         self._serve(peer, ack, out)
         if ack.ask:
-            self._acknowledge(peer, out, need=bool(self.buffer), reply=ack.ask)
+            self._acknowledge(peer, out, need=bool(self.buffer) and peer in self.asking, reply=ack.ask)
 
     def _adopt(self, peer: int, ack: Ack) -> None:
         """D2: a neighbour's floors hold here once all it had sent by then has been processed."""
@@ -271,7 +276,7 @@ class Locamu(Giving):
     # Retransmission
 
     def _serve(self, peer: int, ack: Ack, out: Outbox) -> None:
-        """R2: send again what the peer asks for, or has not acknowledged in two answers."""
+        """R2: give the peer what it needs, or has not acknowledged in two answers."""
         if not ack.need and not ack.reply:
             return
         attended = self.attending.get(peer, ack.reply + 1) <= ack.reply
@@ -279,7 +284,12 @@ class Locamu(Giving):
             del self.attending[peer]
         before = self.round + 1 if ack.need or attended else ack.reply - 1
         due = [entry for entry in self._older(before) if entry.is_due(peer, before)]
-        self._give([entry for entry in due if self.waiting.lacks(peer, entry.vectors)], peer, out, need=ack.need)
+        lacking = [entry for entry in due if self.waiting.lacks(peer, entry.vectors)]
+        self._give(lacking, peer, out, need=ack.need, answered=ack.reply)
+        if ack.need and self.store and self.tick_armed == _NOT_ARMED:
+            # What gets lost once more must become due once more, even if nobody is asked for answers.
+            self.tick_armed = _IN_BACKGROUND
+            out.set_timer(TICK, self.ack_ns, background=True)
 
     def _older(self, before: int) -> list[Entry]:
         """Messages that were processed before that round."""
@@ -295,31 +305,42 @@ class Locamu(Giving):
     def _held_back(self, out: Outbox) -> None:
         if self.need_armed != _ARMED:
             self.need_armed = _ARMED
-            self.need_rounds = 0
+            self._look_afresh()
             out.set_timer(NEED, self.need_ns)
 
+    def _look_afresh(self) -> None:
+        """What is held back now counts from now on."""
+        self.held_for = dict.fromkeys(self.buffer, 0)
+        self.asking = set()
+
     def _ask(self, out: Outbox) -> None:
-        """R1: ask for what is missing: whoever sent what waits, whoever numbered what is missing, then everybody."""
+        """R1: ask for what copies wait for that were here at the last look: others may just have been overtaken."""
         self.need_armed = _NOT_ARMED
         gaps = self._gaps()
-        if not self.buffer and not gaps:
-            return
-        self.need_rounds += 1
+        looks = {key: self.held_for.get(key, -1) + 1 for key in self.buffer}
+        self.held_for = {key: min(count, PATIENCE + 1) for key, count in looks.items()}
         asked = set(gaps)
-        for copy in self.buffer.values():
-            asked.add(copy.sender)
-            asked |= {forwarder for forwarder, number in copy.wants if number > self.processed.prefix[forwarder]}
-        if self.need_rounds == 1:
-            asked = self._nearest(asked) or asked
-        if self.need_rounds > ALL_LINKED_AFTER:
-            asked |= set(self.linked) - self.suspected
-        for peer in sorted(asked.intersection(self.linked)):
+        for key, count in self.held_for.items():
+            asked |= self._to_ask(self.buffer[key], count)
+        self.asking = asked.intersection(self.linked)
+        for peer in sorted(self.asking):
             self._acknowledge(peer, out, need=True, reset=peer in gaps)
         if self.buffer:
-            patient = self.need_rounds <= PATIENCE
+            longest = max(self.held_for.values())
+            patient = longest <= PATIENCE
             self.need_armed = _ARMED if patient else _IN_BACKGROUND
-            delay = min(self.need_ns << min(self.need_rounds, 10), max(self.ack_ns, self.need_ns))
+            delay = min(self.need_ns << min(longest, 10), max(self.ack_ns, self.need_ns))
             out.set_timer(NEED, delay, background=not patient)
+
+    def _to_ask(self, copy: Copy, looks: int) -> set[int]:
+        """R1: whoever sent what waits, whoever numbered what is missing, then also everybody who is not suspected."""
+        if not looks:
+            return set()
+        asked = {forwarder for forwarder, number in copy.wants if number > self.processed.prefix[forwarder]}
+        asked.add(copy.sender)
+        if looks == 1:
+            return self._nearest(asked) or asked
+        return asked if looks <= ALL_LINKED_AFTER else asked | (set(self.linked) - self.suspected)
 
     def _nearest(self, peers: set[int]) -> set[int]:
         """Those of them with nobody between who would do as well."""

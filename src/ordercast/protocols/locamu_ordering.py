@@ -149,9 +149,10 @@ class Ordering(Forwarding):
         outcome = self._sort_out(copy, news, out)
         if outcome == HELD:
             key = (copy.message.id, copy.forwarder)
-            if key not in self.buffer:  # The same once more is no reason to ask more often.
-                self._held_back(out)
+            fresh = key not in self.buffer
             self.buffer[key] = copy
+            if fresh:  # The same once more is no reason to ask more often.
+                self._held_back(out)
         elif self.buffer:
             self._unbuffer(out)
         self._look_up(out)

@@ -97,7 +97,7 @@ class Entry(State):
         self.round = round_
         """In which it was processed."""
         self.given: list[int] = []
-        """Who was sent a copy by this node; it may have been lost."""
+        """Who was sent a copy by this node, as far as that counts; it may have been lost."""
         self.sent: dict[int, tuple[int, int]] | None = None
         """Until which round a node that was sent it again has time to say so, and for how many rounds it had."""
 
@@ -113,6 +113,12 @@ class Entry(State):
         """R2: what was sent to the peer so far does not count."""
         if self.sent is not None:
             self.sent.pop(peer, None)
+        if peer in self.given:
+            self.given.remove(peer)
+
+    def is_under_way(self, peer: int, before: int) -> bool:
+        """R2: whether a copy was sent to the peer that it may not have got by that round, only because it waits."""
+        return peer in self.given and not (self.round < before and self.is_due(peer, before))
 
     def note_sent(self, peer: int, round_: int) -> None:
         """R2: it was sent again: the peer has twice as many rounds as the last time."""

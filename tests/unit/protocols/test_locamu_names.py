@@ -165,20 +165,6 @@ def test_names_help_that_belong_to_what_the_names_before_them_release() -> None:
     assert group.order["3"] == [first, between, second]
 
 
-def test_what_was_sent_again_is_not_sent_once_more_before_two_rounds() -> None:
-    """R2: answers wait in queues, too."""
-    group = TreeGroup(line(2), "01")
-    message = group.publish("0", "01")
-    group.lose(message, to="1", by="0")
-    need = Ack((), need=True)
-    for rounds, copies in ((0, 1), (1, 0), (1, 1), (3, 0), (1, 1)):
-        for _ in range(rounds):
-            group.fire("0", "tick")
-        group.in_flight.clear()
-        group.hand(need, to="0", by="1")
-        assert len(group.travelling(message, to="1", by="0")) == copies
-
-
 def test_who_acknowledges_a_stream_twice_in_a_packet_is_named() -> None:
     group = TreeGroup(line(2), "01")
     with pytest.raises(PeerError, match="0: sent an acknowledgement that makes no sense"):

@@ -11,6 +11,7 @@ from ordercast.protocols.locamu_machine import AT_ONCE
 from ordercast.protocols.locamu_packets import Ack, Alias, Data
 from tests.support.locamu_lab import TreeGroup, line
 from tests.support.locamu_membership_lab import ChangingTree
+from tests.support.sim_lab import Lab, publish, scenario, schedule
 
 ROUNDS = 20
 MANY = 12
@@ -156,3 +157,146 @@ def test_who_was_sent_a_copy_gets_names_only() -> None:
     group.settle()
     assert group.order["3"] == [message]
     group.assert_forgotten()
+
+
+NEED = Ack((), need=True)
+
+
+def served(group: TreeGroup, message: Message, ack: Ack) -> int:
+    """How many copies node 0 sends when 1 says that."""
+    group.in_flight.clear()
+    group.hand(ack, to="0", by="1")
+    return len(group.travelling(message, to="1", by="0"))
+
+
+def lost_on_the_way(*, delta: bool = True) -> tuple[TreeGroup, Message]:
+    group = TreeGroup(line(2), "01", delta=delta)
+    message = group.publish("0", "01")
+    group.lose(message, to="1", by="0")
+    return group, message
+
+
+def rounds(group: TreeGroup, count: int) -> int:
+    for _ in range(count):
+        group.fire("0", "tick")
+    return group.machine("0").round
+
+
+def test_who_needs_something_is_not_sent_what_may_still_be_on_its_way() -> None:
+    """R2: a new session says that it is not."""
+    group, message = lost_on_the_way()
+    assert served(group, message, NEED) == 0
+    assert served(group, message, Ack((), need=True, reset=True)) == 1
+
+
+def test_without_sessions_nothing_shows_that_a_copy_was_lost_so_whoever_needs_it_gets_it() -> None:
+    """R2."""
+    group, message = lost_on_the_way(delta=False)
+    assert served(group, message, NEED) == 1
+
+
+def test_what_was_on_its_way_when_its_sender_crashed_is_sent_again() -> None:
+    """R2, R6."""
+    group, message = lost_on_the_way()
+    group.crash("0")
+    group.recover("0")
+    assert served(group, message, NEED) == 1
+
+
+def test_two_answers_show_that_a_copy_was_lost() -> None:
+    """R2: whether the other one needs anything or not."""
+    for need in (False, True):
+        group, message = lost_on_the_way()
+        assert served(group, message, Ack((), need=need, reply=rounds(group, 1))) == 0
+        assert served(group, message, Ack((), need=need, reply=rounds(group, 1))) == 1
+
+
+def test_what_was_sent_again_has_more_time_before_it_is_sent_once_more() -> None:
+    """R2: answers wait in queues, too."""
+    group, message = lost_on_the_way()
+    for more, copies in ((2, 1), (3, 0), (1, 1), (5, 0), (1, 1)):
+        assert served(group, message, Ack((), need=True, reply=rounds(group, more))) == copies
+
+
+def test_who_is_suspected_gets_what_it_needs_however_often_it_is_lost() -> None:
+    """R2: it is not asked for answers."""
+    group, message = lost_on_the_way()
+    group.suspect("1", by="0")
+    for copies in (1, 0, 1, 0, 0, 0, 1):
+        assert served(group, message, NEED) == copies
+        rounds(group, 1)
+
+
+def test_who_waits_for_what_only_a_fallen_node_has_does_not_keep_a_run_from_its_rest() -> None:
+    """R1, R2: requests go on in the background, and so do the rounds that they cause."""
+    lab = Lab(
+        scenario(
+            duration_ms=600,
+            drain_ms=30_000,
+            overlay={"kind": "line", "nodes": 4},
+            detector={"delay_ms": 20},
+            options={"delta": False},
+            workload=[schedule(publish("n1", 10), publish("n1", 20), publish("n3", 200))],
+            fault=[
+                {"kind": "partition", "sides": [["n1"], ["n0", "n2", "n3"]], "at_ms": 9, "until_ms": 12},
+                {"kind": "crash", "node": "n1", "at_ms": 22, "survive": "all"},
+            ],
+        ),
+        lookup("locamu"),
+    )
+    assert lab.messages("deliver", "n3") == ["n3#1"]
+    assert lab.manifest.drained is True
+
+
+def overtaken(count: int) -> tuple[TreeGroup, list[Message]]:
+    """A line: 3 gets messages of 2 that it cannot deliver, for want of one that 2 has lost."""
+    group = TreeGroup(line(4), "0123")
+    first = group.publish("0", "0123")
+    group.forward(first, "012")
+    group.lose(first, to="3", by="2")
+    group.suspect("2", by="1")
+    later = [group.publish("1", "0123") for _ in range(count)]
+    for message in later:
+        group.carry(message, to="3", by="1")
+    return group, [first, *later]
+
+
+def asked(group: TreeGroup) -> list[str]:
+    """Whom 3 says that it needs something from."""
+    return [str(to) for by, to, p in group.in_flight if by == "3" and isinstance(p, Ack) and p.need]
+
+
+def test_only_what_was_held_back_at_the_last_look_is_asked_for() -> None:
+    """R1: what has just come may simply have overtaken something."""
+    group, messages = overtaken(1)
+    assert group.held("3") == messages[1:]
+    group.in_flight.clear()
+    group.fire("3", "need")
+    assert asked(group) == ["1"]
+    machine = group.machine("3")
+    assert list(machine.held_for.values()) == [1]
+    late = group.publish("1", "0123")
+    group.carry(late, to="3", by="1")
+    group.fire("3", "need")
+    assert list(machine.held_for.values()) == [2, 0]
+
+
+def test_who_asks_a_node_that_holds_something_back_is_told_so_only_if_that_concerns_it() -> None:
+    """R1: everybody asks in every round, and would send what it has."""
+    group, _ = overtaken(1)
+    group.fire("3", "need")
+    group.in_flight.clear()
+    for peer in "12":
+        group.hand(Ack((), ask=1), to="3", by=peer)
+    assert asked(group) == ["1"]
+
+
+def test_who_sent_what_waits_is_asked_for_ever_even_if_it_is_suspected() -> None:
+    """R1: it may be the only one to have what is missing, and the suspicion wrong."""
+    group, _ = overtaken(1)
+    group.suspect("1", by="3")
+    for _ in range(5):
+        group.in_flight.clear()
+        group.fire("3", "need")
+        assert "1" in asked(group)
+    assert "2" in asked(group)
