@@ -297,9 +297,10 @@ def causal(effort: Effort, groups: str) -> list[Row]:
     for protocol, counts in effort.references.items():
         for publishers in [count for count in counts if count in known.get(protocol, {})]:
             # Everybody has published before, twice where there is one group, and once within the window.
-            warm = {"before": plan.before(publishers)} if groups == SUBTREES else {"warm": 2 * publishers}
+            many = groups == SUBTREES
             plan.add("reference", protocol, nodes=511, publishers=publishers, rate_per_s=PER_PUBLISHER, groups=groups,
-                     mbps=UNLIMITED_MBPS, outstanding=_NEVER_REACHED, least=publishers, **warm)  # fmt: skip
+                     mbps=UNLIMITED_MBPS, outstanding=_NEVER_REACHED, least=publishers,
+                     warm=0 if many else 2 * publishers, before=plan.before(publishers) if many else 0)  # fmt: skip
     return plan.rows()
 
 
