@@ -51,7 +51,7 @@ LARGE_STUDY = Study(
 
 FAULTS_STUDY = Study(
     name="locamu-faults",
-    version=2,
+    version=3,
     title="Crashes everywhere: what they cost LoCaMu, and what its baselines do meanwhile",
     source=LOCAMU,
     description="A binary tree, one group of all nodes, eight publishers, 2 Mb/s a node for both directions, 1 ms a "
