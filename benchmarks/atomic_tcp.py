@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ordercast.net.cluster import run_processes
+from ordercast.net.supervise.cluster import run_processes
 from ordercast.scenario.model import ClosedLoad, RandomTo, Scenario, Servers, Trace
 
 SERVERS, CLIENTS = 4, 32

@@ -18,9 +18,9 @@ import time
 
 from ordercast.protocols import lookup
 from ordercast.scenario.load import parse_scenario
-from ordercast.sim.scheduler import ns
+from ordercast.sim.clock import ns
+from ordercast.sim.links.world import World
 from ordercast.sim.workload import start_workload
-from ordercast.sim.world import World
 
 NODES = 511
 RATE_PER_S = 100

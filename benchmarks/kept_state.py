@@ -19,12 +19,12 @@ import msgspec
 import uvloop
 
 from ordercast.core.ids import NodeId
-from ordercast.net.handshake import NetPlace
-from ordercast.net.host import Host
-from ordercast.net.process import Layout
-from ordercast.net.recall import Told
+from ordercast.net.nodes.handshake import NetPlace
+from ordercast.net.nodes.host import Host
+from ordercast.net.nodes.replay import Told
+from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.settings import NetSettings
-from ordercast.net.state_log import StateLog, belongs_to
+from ordercast.net.supervise.process import Layout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Line, OpenLoad, Scenario
 from ordercast.trace.journal import Journal

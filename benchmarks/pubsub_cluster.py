@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pubsub_peers import free_port
 
-from ordercast.net.broker_cluster import Cluster
+from ordercast.net.brokers.cluster import Cluster
 
 
 def describe(parents: list[int | None], addresses: list[str], *settings: str) -> str:

@@ -19,7 +19,7 @@ import uvloop
 from pubsub_cluster import brokers
 
 import ordercast
-from ordercast.net.broker_cluster import Cluster
+from ordercast.net.brokers.cluster import Cluster
 from ordercast.trace.journal import Row, read_journal
 
 TOPIC = "repair"

@@ -13,8 +13,8 @@ from typing import Any
 
 from ordercast.protocols import lookup
 from ordercast.scenario.load import parse_scenario
+from ordercast.sim.links.world import World
 from ordercast.sim.run import live
-from ordercast.sim.world import World
 
 MESSAGES = 2000
 REPLICAS = 3

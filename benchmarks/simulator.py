@@ -30,7 +30,7 @@ from ordercast.core.machine import Machine, Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import NoOptions, ProtocolInfo
 from ordercast.overlay.graphs import build_graph
-from ordercast.protocols.flood import FLOOD
+from ordercast.protocols.flood.flood import FLOOD
 from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Tree
 from ordercast.sim import simulate

@@ -23,7 +23,7 @@ from typing import cast
 import uvloop
 
 from ordercast.core.messages import Guarantee
-from ordercast.net.cluster import run_processes
+from ordercast.net.supervise.cluster import run_processes
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Clique, ClosedLoad, Detector, Scenario, Trace
 

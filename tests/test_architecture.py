@@ -70,10 +70,10 @@ def test_the_contracts_about_imports_hold(package_copy: Path) -> None:
     ("module", "line", "contract"),
     [
         ("core/ids.py", "import ordercast.sim.run", "arrows point down"),
-        ("sim/host.py", "import ordercast.verify.verdict", "arrows point down"),
+        ("sim/links/host.py", "import ordercast.verify.verdict", "arrows point down"),
         ("core/ids.py", "import random", "machines are pure"),
         ("overlay/graphs.py", "import time", "machines are pure"),
-        ("protocols/seen.py", "import logging", "machines are pure"),
+        ("protocols/shared/seen.py", "import logging", "machines are pure"),
         ("verify/verdict.py", "import ordercast.core.messages", "the judge does not import the accused"),
         ("verify/verdict.py", "import ordercast.trace.recorder", "the judge does not import the accused"),
     ],

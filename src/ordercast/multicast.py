@@ -10,10 +10,10 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, valid_node
 from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.client import MulticastClient
-from ordercast.net.host import Host, NetPlace
+from ordercast.net.nodes.client import MulticastClient
+from ordercast.net.nodes.host import Host, NetPlace
+from ordercast.net.nodes.transport import Address
 from ordercast.net.settings import NetSettings
-from ordercast.net.transport import Address
 from ordercast.protocols import CATALOGUE, lookup
 
 __all__ = ["MulticastClient", "join"]

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
-from ordercast.net.broker_process import BrokerProcess, Launch
-from ordercast.net.cluster_file import BrokerEntry, ClusterFile
-from ordercast.net.wire_ports import address_of, lasting_door
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
+from ordercast.net.brokers.process import BrokerProcess, Launch
+from ordercast.net.turn_ports import address_of, lasting_door
+from ordercast.net.wire.settings import WireSettings
 from ordercast.pubsub.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from ordercast.api import Client
-    from ordercast.net.broker_cluster import Cluster
+    from ordercast.net.brokers.cluster import Cluster
 
 Shape = Literal["star", "line", "binary"]
 QUICK = BrokerSettings(
@@ -244,7 +244,7 @@ async def cluster(
 
 def _as_processes(file: ClusterFile, doors: Sequence[socket.socket], directory: Path) -> Cluster:
     """The ports are free again in a moment, for the processes that are to listen there."""
-    from ordercast.net.broker_cluster import Cluster
+    from ordercast.net.brokers.cluster import Cluster
 
     for door in doors:
         door.close()

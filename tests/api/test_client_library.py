@@ -9,7 +9,7 @@ import pytest
 
 import ordercast
 from ordercast.core.errors import UsageError
-from ordercast.net.credentials import User
+from ordercast.net.wire.credentials import User
 from ordercast.testing import QUICK, cluster
 from tests.support.loop import run_async, until
 

@@ -21,7 +21,7 @@ from random import Random
 import msgspec
 import uvloop
 
-from ordercast.net.broker_cluster import Cluster
+from ordercast.net.brokers.cluster import Cluster
 from ordercast.pubsub.settings import BrokerSettings
 from tests.support.chaos_client import Orders
 from tests.support.chaos_run import (

@@ -12,8 +12,8 @@ from ordercast import testing
 from ordercast.broker.node import BROKER_CODEC
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
-from ordercast.net.credentials import Credentials
-from ordercast.net.wire_frames import packet_frame
+from ordercast.net.wire.credentials import Credentials
+from ordercast.net.wire.frames import packet_frame
 from ordercast.pubsub.client_packets import Attach, Entries, Resume, Subscribe
 from ordercast.pubsub.publications import Publication
 from tests.support.loop import run_async, until

@@ -15,7 +15,7 @@ import pytest
 import ordercast
 from ordercast import testing
 from ordercast.api import Client, Inbox
-from ordercast.net.credentials import join_address, split_address
+from ordercast.net.wire.credentials import join_address, split_address
 from tests.support.loop import run_async
 from tests.support.proxy import Proxy
 

@@ -17,10 +17,10 @@ import pytest
 
 from ordercast.api import connect
 from ordercast.cli import main
-from ordercast.net.admin_client import ask
-from ordercast.net.broker_cluster import start_ticks
-from ordercast.net.credentials import Credentials
-from ordercast.net.wire_ports import address_of, lasting_door
+from ordercast.net.brokers.admin_client import ask
+from ordercast.net.brokers.cluster import start_ticks
+from ordercast.net.turn_ports import address_of, lasting_door
+from ordercast.net.wire.credentials import Credentials
 from tests.support.loop import run_async
 from tests.support.wires import Stranger
 

@@ -10,8 +10,8 @@ import pytest
 
 from ordercast.cli import main
 from ordercast.experiments import Claim, Study
-from ordercast.experiments.parts import Part, Parts
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.parts import Part, Parts
+from ordercast.experiments.kit.study import Row
 
 
 def measure(_parameters: Row) -> Row:

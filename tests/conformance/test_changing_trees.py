@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from ordercast.net.cluster import run_processes
+from ordercast.net.supervise.cluster import run_processes
 from ordercast.protocols import lookup
 from ordercast.scenario.brokers import Join, Leave
 from ordercast.scenario.model import Crash, Detector, Edges, Explicit, Fault, OpenLoad, Scenario, Schedule, Step

@@ -12,7 +12,7 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.host import Host
+from ordercast.net.nodes.host import Host
 from ordercast.net.settings import NetSettings
 from ordercast.trace.journal import Journal, read_journal
 from tests.support.loop import run_async, until

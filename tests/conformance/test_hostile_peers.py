@@ -13,12 +13,12 @@ import pytest
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message
-from ordercast.net.frames import BYE, DATA, GREETING_LIMIT, PING, frame, greeting_frame
-from ordercast.net.host import Host
+from ordercast.net.nodes.frames import BYE, DATA, GREETING_LIMIT, PING, frame, greeting_frame
+from ordercast.net.nodes.host import Host
+from ordercast.net.nodes.transport import Address
 from ordercast.net.settings import NetSettings
-from ordercast.net.transport import Address
 from ordercast.protocols import lookup
-from ordercast.protocols.flood import Data
+from ordercast.protocols.flood.flood import Data
 from tests.support.loop import run_async, until
 from tests.support.net import HASTY, TOKEN, Inbox, LogLines, RawPeer, build_host, closing, connected
 

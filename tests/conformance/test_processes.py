@@ -17,10 +17,10 @@ import pytest
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.cluster import LOGS, run_processes, run_together
-from ordercast.net.process import Answer, Assignment, Order
 from ordercast.net.settings import NetSettings
-from ordercast.net.workers import ProcessWorker
+from ordercast.net.supervise.cluster import LOGS, run_processes, run_together
+from ordercast.net.supervise.process import Answer, Assignment, Order
+from ordercast.net.supervise.workers import ProcessWorker
 from ordercast.scenario.model import (
     Clique,
     ClosedLoad,
@@ -143,7 +143,7 @@ def test_a_process_that_is_left_alone_ends(tmp_path: Path) -> None:
         nodes=[NodeId("n0")], scenario=scenario(), protocol="fifo", seed=0, cluster="c", token="00", life=0, epoch_ns=0,
         journals=str(tmp_path), settings=NetSettings(),
     )  # fmt: skip
-    command = [sys.executable, "-m", "ordercast.net.process"]
+    command = [sys.executable, "-m", "ordercast.net.supervise.process"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as orphan:
         assert orphan.stdin is not None

@@ -9,7 +9,7 @@ import pytest
 
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Guarantee
-from ordercast.net.cluster import run_together
+from ordercast.net.supervise.cluster import run_together
 from ordercast.protocols import CATALOGUE, lookup
 from ordercast.scenario.model import Clique, Detector, OpenLoad, Overlay, ReplyLoad, Scenario, Tree
 from ordercast.sim import simulate

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from ordercast.net.cluster import run_processes
+from ordercast.net.supervise.cluster import run_processes
 from ordercast.scenario.model import ClosedLoad, Crash, Detector, ExplicitTo, Scenario, Servers
 from ordercast.trace.store import event_files
 from ordercast.verify.judge import judge_path

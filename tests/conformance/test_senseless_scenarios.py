@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.net.plan import Plan
+from ordercast.net.supervise.plan import Plan
 from ordercast.protocols import lookup
 from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario

@@ -13,7 +13,7 @@ import pyarrow.dataset
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.net.cluster import run_processes
+from ordercast.net.supervise.cluster import run_processes
 from ordercast.overlay.graphs import build_graph
 from ordercast.overlay.groups import build_groups
 from ordercast.protocols import CATALOGUE, lookup

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ordercast.net.cluster import Outcome, run_together
+from ordercast.net.supervise.cluster import Outcome, run_together
 from ordercast.scenario.model import (
     BurstLoad,
     Clique,

@@ -9,15 +9,15 @@ import msgspec
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.daisy_chain import DAISY_CHAIN, LiteChain, StrictChain
-from ordercast.protocols.daisy_chain_clocks import Clock, first_edge, merged, with_changes, zeros
-from ordercast.protocols.daisy_chain_cover import Cover, CoverChain
-from ordercast.protocols.daisy_chain_machine import ChainOptions
-from ordercast.protocols.daisy_chain_packets import Carried, Channels
-from ordercast.protocols.daisy_chain_rules import NOWHERE, Lite, Rule, Strict
-from ordercast.protocols.delporte_fauconnier import DELPORTE_FAUCONNIER, DelporteFauconnier
-from ordercast.protocols.multicast import Ranks
-from ordercast.protocols.skeen import SKEEN, Record, Skeen, Timestamp
+from ordercast.protocols.daisy_chain.clocks import Clock, first_edge, merged, with_changes, zeros
+from ordercast.protocols.daisy_chain.cover import Cover, CoverChain
+from ordercast.protocols.daisy_chain.machine import ChainOptions
+from ordercast.protocols.daisy_chain.packets import Carried, Channels
+from ordercast.protocols.daisy_chain.rules import NOWHERE, Lite, Rule, Strict
+from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN, LiteChain, StrictChain
+from ordercast.protocols.multicast.delporte_fauconnier import DELPORTE_FAUCONNIER, DelporteFauconnier
+from ordercast.protocols.multicast.multicast import Ranks
+from ordercast.protocols.multicast.skeen import SKEEN, Record, Skeen, Timestamp
 
 
 def mutant(original: ProtocolInfo, name: str, build: Any) -> ProtocolInfo:

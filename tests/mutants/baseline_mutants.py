@@ -9,12 +9,12 @@ import msgspec
 from ordercast.core.machine import Machine, Outbox
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.causal_barriers import CAUSAL_BARRIERS, CausalBarriers
-from ordercast.protocols.causal_barriers_lists import Header, Nodes, within
-from ordercast.protocols.cbcast import CBCAST, Cbcast
-from ordercast.protocols.cbcast_clocks import Clock, Data, Entry, Joined
-from ordercast.protocols.delta_neighbourhood import DELTA_NEIGHBOURHOOD, DeltaNeighbourhood
-from ordercast.protocols.delta_neighbourhood_state import Done, Entries, Progress
+from ordercast.protocols.tree.causal_barriers import CAUSAL_BARRIERS, CausalBarriers
+from ordercast.protocols.tree.causal_barriers_lists import Header, Nodes, within
+from ordercast.protocols.tree.cbcast import CBCAST, Cbcast
+from ordercast.protocols.tree.cbcast_clocks import Clock, Data, Entry, Joined
+from ordercast.protocols.tree.delta_neighbourhood import DELTA_NEIGHBOURHOOD, DeltaNeighbourhood
+from ordercast.protocols.tree.delta_neighbourhood_state import Done, Entries, Progress
 
 
 def _with(info: ProtocolInfo, name: str, machine: type[Machine]) -> ProtocolInfo:

@@ -10,8 +10,8 @@ import msgspec
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message
-from ordercast.protocols.flood import FLOOD, Flood
-from ordercast.protocols.links import Kind, ReliableLinks
+from ordercast.protocols.flood.flood import FLOOD, Flood
+from ordercast.protocols.shared.links import Kind, ReliableLinks
 
 
 class DeliversTwice(Flood):

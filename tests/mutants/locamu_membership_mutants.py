@@ -5,9 +5,9 @@ from __future__ import annotations
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox
 from ordercast.overlay.extended import Audience, Routes
-from ordercast.protocols.locamu_membership import Membership
-from ordercast.protocols.locamu_membership_notices import Members, Welcome, is_internal, tag_of
-from ordercast.protocols.locamu_store import Copy
+from ordercast.protocols.locamu.membership.node import Membership
+from ordercast.protocols.locamu.membership.notices import Members, Welcome, is_internal, tag_of
+from ordercast.protocols.locamu.store import Copy
 
 
 class RoutesByTheNewest(Membership):

@@ -9,11 +9,11 @@ import msgspec
 
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu import LOCAMU
-from ordercast.protocols.locamu_machine import Locamu
-from ordercast.protocols.locamu_rules import CORRECTED, Rules
-from ordercast.protocols.locamu_store import Copy, Name
-from ordercast.protocols.locamu_streams import Vector
+from ordercast.protocols.locamu.machine import Locamu
+from ordercast.protocols.locamu.rules import CORRECTED, Rules
+from ordercast.protocols.locamu.store import Copy, Name
+from ordercast.protocols.locamu.streams import Vector
+from ordercast.protocols.locamu.variants import LOCAMU
 
 
 def _with(name: str, machine: type[Locamu]) -> ProtocolInfo:

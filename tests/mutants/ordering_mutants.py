@@ -9,12 +9,12 @@ import msgspec
 from ordercast.core.ids import NodeId, Origin
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message, Packet
-from ordercast.protocols.fifo import FIFO, Fifo
-from ordercast.protocols.flood import Flood, Stamp
-from ordercast.protocols.links import Welcome
-from ordercast.protocols.seen import Summary
-from ordercast.protocols.sequencer import SEQUENCER, Order, Sequencer
-from ordercast.protocols.vector import VECTOR, Blocker, Vector
+from ordercast.protocols.flood.fifo import FIFO, Fifo
+from ordercast.protocols.flood.flood import Flood, Stamp
+from ordercast.protocols.flood.sequencer import SEQUENCER, Order, Sequencer
+from ordercast.protocols.flood.vector import VECTOR, Blocker, Vector
+from ordercast.protocols.shared.links import Welcome
+from ordercast.protocols.shared.seen import Summary
 
 
 class NoHoldBack(Fifo):

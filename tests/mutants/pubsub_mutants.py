@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ordercast.broker.authority import Authority
-from ordercast.broker.channels import Channels
-from ordercast.broker.election import Election
-from ordercast.broker.hosting import Host
-from ordercast.broker.lease import Lease
-from ordercast.broker.members import Members
 from ordercast.broker.node import Broker
-from ordercast.broker.ordering import Ordering
-from ordercast.broker.orphans import Orphans
-from ordercast.broker.overlay import Overlay
 from ordercast.broker.place import Ledger, NoLedger, Place, Saved
-from ordercast.broker.stability import Stability
-from ordercast.broker.topic_node import Coverage, TopicNode
-from ordercast.broker.topics import Topics
+from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.channels import Channels
+from ordercast.broker.topics.members import Members
+from ordercast.broker.topics.ordering import Ordering
+from ordercast.broker.topics.orphans import Orphans
+from ordercast.broker.topics.stability import Stability
+from ordercast.broker.topics.topic import Coverage, TopicNode
+from ordercast.broker.topics.topics import Topics
+from ordercast.broker.tree.election import Election
+from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.parenting import Host
+from ordercast.broker.tree.tree import Overlay
 from ordercast.client.joining import Joining
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import Membership
@@ -29,7 +29,7 @@ from ordercast.pubsub.overlay_packets import ParentRequest, RootElection
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.pubsub_world import Parts
+from ordercast.sim.pubsub.world import Parts
 
 
 def _broker(

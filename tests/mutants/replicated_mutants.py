@@ -8,11 +8,11 @@ import msgspec
 
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.daisy_chain import DAISY_CHAIN
-from ordercast.protocols.replica_channels import Endpoint
-from ordercast.protocols.replica_log import Promise, ReplicaLog
-from ordercast.protocols.replicas import REPLICATED_DAISY_CHAIN
-from ordercast.protocols.replicated import Replicated
+from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN
+from ordercast.protocols.replicated.channels import Endpoint
+from ordercast.protocols.replicated.log import Promise, ReplicaLog
+from ordercast.protocols.replicated.machine import Replicated
+from ordercast.protocols.replicated.variants import REPLICATED_DAISY_CHAIN
 
 
 class CommitsAlone(ReplicaLog):

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.net.admin import Admin
-from ordercast.net.credentials import split_address
+from ordercast.net.brokers.admin import Admin
+from ordercast.net.wire.credentials import split_address
 from tests.support.loop import run_async
 from tests.support.wires import Process, running
 

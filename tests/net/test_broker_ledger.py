@@ -10,9 +10,9 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee
-from ordercast.net import broker_ledger
-from ordercast.net.broker_ledger import BrokerLedger, Disk
-from ordercast.net.lives import DataDirectory, later_life
+from ordercast.net.brokers import ledger as broker_ledger
+from ordercast.net.brokers.incarnation import DataDirectory, later_life
+from ordercast.net.brokers.ledger import BrokerLedger, Disk
 from ordercast.pubsub.publications import Publication
 
 T = Topic("accounts.PT")

@@ -10,12 +10,12 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.cluster import _Cluster, _direct
-from ordercast.net.plan import Plan
-from ordercast.net.process import Addresses, Answer, Assignment, Layout, Order, Party
+from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.settings import NetSettings
-from ordercast.net.state_log import StateLog, belongs_to
-from ordercast.net.workers import Worker
+from ordercast.net.supervise.cluster import _Cluster, _direct
+from ordercast.net.supervise.plan import Plan
+from ordercast.net.supervise.process import Addresses, Answer, Assignment, Layout, Order, Party
+from ordercast.net.supervise.workers import Worker
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Edges, Line, OpenLoad, Scenario
 from tests.support.loop import run_async

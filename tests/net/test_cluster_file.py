@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.net.cluster_file import load_cluster
+from ordercast.net.brokers.cluster_file import load_cluster
 
 GOOD = """
 cluster = "bank"

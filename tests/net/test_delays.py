@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.wire.settings import WireSettings
 from tests.support.loop import run_async, until
 from tests.support.wires import Process, running
 

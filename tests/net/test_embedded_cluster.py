@@ -9,7 +9,7 @@ import pytest
 from ordercast import testing
 from ordercast.api import ConnectError
 from ordercast.core.errors import UsageError
-from ordercast.net.broker_ledger import Disk
+from ordercast.net.brokers.ledger import Disk
 from tests.support.chaos import judge_drained
 from tests.support.loop import run_async, until
 

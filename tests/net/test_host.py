@@ -14,8 +14,8 @@ from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox
 from ordercast.core.messages import Packet
-from ordercast.net import handshake
-from ordercast.net.connection import Connection
+from ordercast.net.nodes import handshake
+from ordercast.net.nodes.connection import Connection
 from ordercast.net.settings import NetSettings
 from ordercast.trace.journal import Journal
 from tests.support.loop import run_async, until

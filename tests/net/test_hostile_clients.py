@@ -9,8 +9,8 @@ import pytest
 
 from ordercast import testing
 from ordercast.broker.node import BROKER_CODEC
-from ordercast.net.credentials import Credentials
-from ordercast.net.wire_frames import packet_frame
+from ordercast.net.wire.credentials import Credentials
+from ordercast.net.wire.frames import packet_frame
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, Resume, Subscribe
 from ordercast.pubsub.overlay_packets import OVERLAY_PACKETS
 from ordercast.pubsub.topic_packets import TOPIC_PACKETS

@@ -11,8 +11,8 @@ import pytest
 
 from ordercast.core.errors import PeerError
 from ordercast.core.process import Connection, Rights
-from ordercast.net.credentials import Credentials, User
-from ordercast.net.wire_frames import OVERHEAD_BYTES
+from ordercast.net.wire.credentials import Credentials, User
+from ordercast.net.wire.frames import OVERHEAD_BYTES
 from tests.support.loop import run_async, until
 from tests.support.net import LogLines
 from tests.support.wires import HASTY, Process, Say, Stranger, running

@@ -15,12 +15,12 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Message
-from ordercast.net.broker_ledger import Disk
-from ordercast.net.host import Host, NetPlace
-from ordercast.net.process import Layout
-from ordercast.net.recall import Told, told_by
+from ordercast.net.brokers.ledger import Disk
+from ordercast.net.nodes.host import Host, NetPlace
+from ordercast.net.nodes.replay import Told, told_by
+from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.settings import NetSettings
-from ordercast.net.state_log import StateLog, belongs_to
+from ordercast.net.supervise.process import Layout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Line, OpenLoad, Scenario
 from ordercast.trace.journal import Journal, read_journal

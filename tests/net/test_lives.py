@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer
-from ordercast.net.lives import FIRST, choose_life
-from ordercast.net.wire_ports import address_of, listening
+from ordercast.net.brokers.incarnation import FIRST, choose_life
+from ordercast.net.turn_ports import address_of, listening
 from tests.support.loop import run_async, until
 from tests.support.wires import OPEN, Process, running
 

@@ -10,9 +10,9 @@ import pytest
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.process import Connection
-from ordercast.net.credentials import Credentials
-from ordercast.net.wire_frames import packet_frame
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.wire.credentials import Credentials
+from ordercast.net.wire.frames import packet_frame
+from ordercast.net.wire.settings import WireSettings
 from tests.support.loop import run_async, until
 from tests.support.proxy import Proxy
 from tests.support.wires import CODEC, HASTY, Process, Say, Stranger, running

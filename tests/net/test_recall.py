@@ -20,9 +20,8 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine, Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.process import Layout
-from ordercast.net.recall import Recollection, Told, packed, told_by, unpacked
-from ordercast.net.state_log import (
+from ordercast.net.nodes.replay import Recollection, Told, packed, told_by, unpacked
+from ordercast.net.nodes.state_log import (
     Fired,
     Head,
     Joined,
@@ -39,6 +38,7 @@ from ordercast.net.state_log import (
     Unsubscribed,
     belongs_to,
 )
+from ordercast.net.supervise.process import Layout
 from ordercast.protocols import CATALOGUE, lookup
 from ordercast.scenario.brokers import Join
 from ordercast.scenario.model import (

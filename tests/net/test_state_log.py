@@ -12,9 +12,8 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Message
-from ordercast.net.broker_ledger import Disk
-from ordercast.net.process import Layout
-from ordercast.net.state_log import (
+from ordercast.net.brokers.ledger import Disk
+from ordercast.net.nodes.state_log import (
     Fired,
     Head,
     Input,
@@ -34,6 +33,7 @@ from ordercast.net.state_log import (
     belongs_to,
     timer_name,
 )
+from ordercast.net.supervise.process import Layout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Edges, OpenLoad, Scenario
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.net.credentials import Credentials, Tls
+from ordercast.net.wire.credentials import Credentials, Tls
 from tests.support.loop import run_async, until
 from tests.support.wires import Process, running
 

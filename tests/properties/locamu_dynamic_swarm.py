@@ -23,9 +23,8 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu import LOCAMU
-from ordercast.protocols.locamu_membership import GONE, INSIDE, OUTSIDE, Membership
-from ordercast.protocols.locamu_membership_notices import (
+from ordercast.protocols.locamu.membership.node import GONE, INSIDE, OUTSIDE, Membership
+from ordercast.protocols.locamu.membership.notices import (
     EVERYBODY,
     Settled,
     Stable,
@@ -34,8 +33,9 @@ from ordercast.protocols.locamu_membership_notices import (
     from_tag,
     is_internal,
 )
-from ordercast.protocols.locamu_store import Copy
-from ordercast.protocols.locamu_surroundings import NOBODY
+from ordercast.protocols.locamu.neighbourhood import NOBODY
+from ordercast.protocols.locamu.store import Copy
+from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.load import dump_scenario, parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate

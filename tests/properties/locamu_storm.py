@@ -17,7 +17,7 @@ from typing import Any
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu_packets import SECOND, SECOND_BITS, Data
+from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS, Data
 from tests.properties.swarm import Dice
 from tests.support.locamu_lab import TreeGroup, line
 

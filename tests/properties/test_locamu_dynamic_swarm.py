@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.core.errors import PeerError
-from ordercast.protocols.locamu import LOCAMU
-from ordercast.protocols.locamu_membership import Membership
+from ordercast.protocols.locamu.membership.node import Membership
+from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.brokers import Join, Leave
 from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Crash, Schedule, Suspicion

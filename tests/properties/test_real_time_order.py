@@ -14,10 +14,10 @@ from ordercast.core.messages import Message
 from ordercast.protocols import lookup
 from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
-from ordercast.sim.host import Host
-from ordercast.sim.packets import time_asked
+from ordercast.sim.links.host import Host
+from ordercast.sim.links.packets import time_asked
+from ordercast.sim.links.world import World
 from ordercast.sim.run import live
-from ordercast.sim.world import World
 
 LIMIT = 80
 

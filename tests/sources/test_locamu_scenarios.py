@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu_packets import Ack, Alias, Data, read_names
+from ordercast.protocols.locamu.packets import Ack, Alias, Data, read_names
 from tests.mutants.locamu_mutants import SENDS_IN_NOBODYS_NAME
 from tests.support.locamu_lab import TreeGroup, line
 

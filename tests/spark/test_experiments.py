@@ -19,7 +19,7 @@ from ordercast.experiments import STUDIES, Claim, Study, StudyResult, run_study
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ordercast.experiments.study import Row
+    from ordercast.experiments.kit.study import Row
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -211,7 +211,7 @@ def test_a_shipped_study_runs_on_workers(tmp_path: Path) -> None:
 
 
 def test_slots_are_what_the_session_has(spark: SparkSession) -> None:
-    from ordercast.experiments.sweep import slots
+    from ordercast.experiments.kit.sweep import slots
 
     assert slots(spark) == 2
 

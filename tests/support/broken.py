@@ -9,7 +9,7 @@ import msgspec
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Packet
-from ordercast.protocols.flood import FLOOD, Flood
+from ordercast.protocols.flood.flood import FLOOD, Flood
 
 
 class Broken(Flood):

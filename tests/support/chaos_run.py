@@ -16,11 +16,11 @@ import msgspec
 import pyarrow as pa
 
 from ordercast import testing
-from ordercast.net.broker_cluster import Cluster
-from ordercast.net.cluster_file import BrokerEntry, ClusterFile
-from ordercast.net.credentials import join_address, split_address
-from ordercast.net.wire_ports import address_of, lasting_door
-from ordercast.sim.pubsub import CLAIMS
+from ordercast.net.brokers.cluster import Cluster
+from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
+from ordercast.net.turn_ports import address_of, lasting_door
+from ordercast.net.wire.credentials import join_address, split_address
+from ordercast.sim.pubsub.run import CLAIMS
 from ordercast.trace.collect import describe_run, journal_tables
 from ordercast.trace.store import EVENT_SCHEMA
 from ordercast.verify.judge import judge_table

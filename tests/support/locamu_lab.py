@@ -15,12 +15,12 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Routes, TreePlace, extended
 from ordercast.overlay.graphs import Graph
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu_links import Incoming, Outgoing
-from ordercast.protocols.locamu_machine import NEED, TICK, Locamu
-from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Data, Whole
-from ordercast.protocols.locamu_rules import CORRECTED
-from ordercast.protocols.locamu_store import Copy, Entry, Name
-from ordercast.protocols.locamu_streams import Past, Vector, plain
+from ordercast.protocols.locamu.links import Incoming, Outgoing
+from ordercast.protocols.locamu.machine import NEED, TICK, Locamu
+from ordercast.protocols.locamu.packets import SECOND_BITS, Ack, Data, Whole
+from ordercast.protocols.locamu.rules import CORRECTED
+from ordercast.protocols.locamu.store import Copy, Entry, Name
+from ordercast.protocols.locamu.streams import Past, Vector, plain
 from tests.support.group import Group
 
 

@@ -11,10 +11,10 @@ from ordercast.core.messages import Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Overlay
 from ordercast.overlay.graphs import Graph
-from ordercast.protocols.locamu import LOCAMU
-from ordercast.protocols.locamu_membership import GONE, Membership
-from ordercast.protocols.locamu_membership_notices import Content, decode
-from ordercast.protocols.locamu_packets import Notice
+from ordercast.protocols.locamu.membership.node import GONE, Membership
+from ordercast.protocols.locamu.membership.notices import Content, decode
+from ordercast.protocols.locamu.packets import Notice
+from ordercast.protocols.locamu.variants import LOCAMU
 from tests.support.group import Group
 
 

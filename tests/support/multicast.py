@@ -17,7 +17,7 @@ from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
-from ordercast.protocols.multicast import Done
+from ordercast.protocols.multicast.multicast import Done
 
 CLIENT = NodeId("client")
 

@@ -11,13 +11,13 @@ from typing import Any
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
 from ordercast.core.messages import Message
-from ordercast.net import handshake
-from ordercast.net.channel import NEVER_MET
-from ordercast.net.frames import GreetingReader, greeting_frame
-from ordercast.net.greetings import Challenge, encode
-from ordercast.net.handshake import Identity, Welcome
-from ordercast.net.host import Host, NetPlace
+from ordercast.net.nodes import handshake
+from ordercast.net.nodes.channel import NEVER_MET
+from ordercast.net.nodes.frames import GreetingReader, greeting_frame
+from ordercast.net.nodes.handshake import Identity, Welcome
+from ordercast.net.nodes.host import Host, NetPlace
 from ordercast.net.settings import NetSettings
+from ordercast.net.wire.greetings import Challenge, encode
 from ordercast.protocols import lookup
 from ordercast.trace.journal import Journal
 

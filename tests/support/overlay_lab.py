@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from random import Random
 
-from ordercast.broker.overlay import Overlay
 from ordercast.broker.place import NoLedger, Place, Saved
 from ordercast.broker.ports import Fenced, Roster
+from ordercast.broker.tree.tree import Overlay
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
@@ -15,8 +15,8 @@ from ordercast.core.wire import Codec
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, View
 from ordercast.pubsub.overlay_packets import OVERLAY_PACKETS
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.processes import LatencyOf, Life, Processes, Timing, drawn_pairs
-from ordercast.sim.scheduler import ns
+from ordercast.sim.clock import ns
+from ordercast.sim.connections import LatencyOf, Life, Processes, Timing, drawn_pairs
 
 CODEC = Codec((*CLIENT_PACKETS, *OVERLAY_PACKETS))
 

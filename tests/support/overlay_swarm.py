@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.processes import Timing, drawn_pairs
-from ordercast.sim.scheduler import ns
+from ordercast.sim.clock import ns
+from ordercast.sim.connections import Timing, drawn_pairs
 from tests.support.overlay_lab import Lab, random_parents
 
 

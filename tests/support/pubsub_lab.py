@@ -12,11 +12,11 @@ from ordercast.broker.node import Broker
 from ordercast.core.ids import NodeId, Topic
 from ordercast.scenario.model import Scenario
 from ordercast.sim.catalogue import BROKER
-from ordercast.sim.processes import Life
-from ordercast.sim.pubsub import build_world, live, manifest_of
-from ordercast.sim.pubsub_client import SimClient
-from ordercast.sim.pubsub_rest import unrest
-from ordercast.sim.pubsub_world import Parts, PubsubWorld
+from ordercast.sim.connections import Life
+from ordercast.sim.pubsub.client import SimClient
+from ordercast.sim.pubsub.rest import unrest
+from ordercast.sim.pubsub.run import build_world, live, manifest_of
+from ordercast.sim.pubsub.world import Parts, PubsubWorld
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter
 from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict

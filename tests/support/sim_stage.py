@@ -14,9 +14,9 @@ from ordercast.pubsub.filters import is_filter
 from ordercast.pubsub.publications import Publication
 from ordercast.scenario.load import parse_scenario
 from ordercast.sim.catalogue import BROKER
-from ordercast.sim.pubsub import build_world, manifest_of
-from ordercast.sim.pubsub_client import SimClient
-from ordercast.sim.scheduler import ns
+from ordercast.sim.clock import ns
+from ordercast.sim.pubsub.client import SimClient
+from ordercast.sim.pubsub.run import build_world, manifest_of
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.store import RunWriter
 from ordercast.verify.judge import judge_table

@@ -14,12 +14,12 @@ from ordercast import testing
 from ordercast.api import Client, Inbox, SessionLost, connect
 from ordercast.client.settings import ClientSettings
 from ordercast.core.ids import Topic
-from ordercast.net.broker_process import BrokerProcess, Launch
-from ordercast.net.cluster_file import BrokerEntry, ClusterFile
-from ordercast.net.credentials import join_address, split_address
-from ordercast.net.frames import GreetingReader
-from ordercast.net.wire_handshake import Present, decode
-from ordercast.net.wire_ports import address_of, lasting_door
+from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
+from ordercast.net.brokers.process import BrokerProcess, Launch
+from ordercast.net.nodes.frames import GreetingReader
+from ordercast.net.turn_ports import address_of, lasting_door
+from ordercast.net.wire.credentials import join_address, split_address
+from ordercast.net.wire.handshake import Present, decode
 from ordercast.verify.verdict import Verdict
 from tests.support.chaos_run import judge_living
 from tests.support.proxy import Ends, Proxy, Way

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 from ordercast.broker.place import NoLedger, Place, Saved
-from ordercast.broker.topics import Topics
+from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.process import Connection, Peer, Rights

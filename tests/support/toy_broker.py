@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ordercast.client.machine import CLIENT_CODEC
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
-from ordercast.net.credentials import Credentials
-from ordercast.net.process_host import ProcessHost
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.host import ProcessHost
+from ordercast.net.wire.credentials import Credentials
+from ordercast.net.wire.settings import WireSettings
 from ordercast.pubsub import client_packets as wire
 from ordercast.pubsub.filters import matches
 from ordercast.pubsub.publications import Publication

@@ -10,13 +10,13 @@ from typing import Any
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
-from ordercast.net import wire_handshake
-from ordercast.net.credentials import Credentials, split_address
-from ordercast.net.frames import GreetingReader, greeting_frame
-from ordercast.net.greetings import encode
-from ordercast.net.process_host import ProcessHost
-from ordercast.net.wire_frames import packet_frame
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.host import ProcessHost
+from ordercast.net.nodes.frames import GreetingReader, greeting_frame
+from ordercast.net.wire import handshake as wire_handshake
+from ordercast.net.wire.credentials import Credentials, split_address
+from ordercast.net.wire.frames import packet_frame
+from ordercast.net.wire.greetings import encode
+from ordercast.net.wire.settings import WireSettings
 
 
 class Say(Packet, frozen=True, tag=1):

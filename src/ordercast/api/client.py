@@ -18,7 +18,7 @@ from ordercast.client.ports import SAFE
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import Topic
 from ordercast.core.messages import GUARANTEES, Guarantee
-from ordercast.net.process_host import ProcessHost
+from ordercast.net.host import ProcessHost
 from ordercast.pubsub.filters import check_filter, check_topic, is_filter
 from ordercast.pubsub.received import Vector
 

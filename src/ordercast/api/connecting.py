@@ -22,9 +22,9 @@ from ordercast.client.settings import ClientSettings
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import origin_of, valid_node
 from ordercast.core.process import Peer, Wires
-from ordercast.net.credentials import CLIENT, Credentials, Tls, split_address
-from ordercast.net.process_host import ProcessHost
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.host import ProcessHost
+from ordercast.net.wire.credentials import CLIENT, Credentials, Tls, split_address
+from ordercast.net.wire.settings import WireSettings
 
 if TYPE_CHECKING:
     from ordercast.trace.journal import Journal

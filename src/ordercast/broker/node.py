@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from ordercast.broker.overlay import Overlay
 from ordercast.broker.place import Ledger, NoLedger, Place, Saved
-from ordercast.broker.topics import Topics
+from ordercast.broker.topics.topics import Topics
+from ordercast.broker.tree.tree import Overlay
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec

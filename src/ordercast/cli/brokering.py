@@ -14,8 +14,8 @@ from ordercast.cli.options import Json, console, print_json
 from ordercast.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from ordercast.net.broker_cluster import BrokerState, Cluster
-    from ordercast.net.broker_process import Launch
+    from ordercast.net.brokers.cluster import BrokerState, Cluster
+    from ordercast.net.brokers.process import Launch
 
 ClusterArgument = Annotated[Path, typer.Argument(help="Cluster file (TOML).", metavar="CLUSTER.toml")]
 ClusterOption = Annotated[
@@ -46,9 +46,9 @@ def broker(
     """
     import logging
 
-    from ordercast.net.broker_process import run
-    from ordercast.net.leash import end_with_standard_input
-    from ordercast.net.logs import log_to_stderr
+    from ordercast.net.brokers.process import run
+    from ordercast.net.json_logs import log_to_stderr
+    from ordercast.net.supervise.parent_death import end_with_standard_input
 
     launch = _launch(broker_id, listen, parent, config, data, trace, admin)
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
@@ -62,9 +62,9 @@ def broker(
 def _launch(
     broker_id: str, listen: str, parent: str, config: Path | None, data: Path | None, trace: Path | None, admin: str
 ) -> Launch:
-    from ordercast.net.broker_process import Launch
-    from ordercast.net.cluster_file import ClusterFile, load_cluster
-    from ordercast.net.credentials import split_address
+    from ordercast.net.brokers.cluster_file import ClusterFile, load_cluster
+    from ordercast.net.brokers.process import Launch
+    from ordercast.net.wire.credentials import split_address
 
     cluster = load_cluster(config) if config is not None else ClusterFile()
     entry = cluster.find(broker_id)
@@ -95,7 +95,7 @@ def up(
 
     Example: ordercast up bank.toml && ordercast pub accounts.PT hello --broker 127.0.0.1:7000
     """
-    from ordercast.net.broker_cluster import Cluster
+    from ordercast.net.brokers.cluster import Cluster
 
     found = Cluster(cluster)
     found.up()
@@ -165,7 +165,7 @@ def explain(
 
     Example: ordercast explain ann/accounts.PT#7
     """
-    from ordercast.net import admin_client
+    from ordercast.net.brokers import admin_client
 
     answers: list[dict[str, Any]] = []
     for name, address in _admin_ports(cluster, admin or []):
@@ -192,7 +192,7 @@ def _admin_ports(cluster: Path | None, admin: list[str]) -> list[tuple[str, str]
 
 
 def _find(cluster: Path | None) -> Cluster:
-    from ordercast.net.broker_cluster import Cluster
+    from ordercast.net.brokers.cluster import Cluster
 
     return Cluster.find(cluster)
 

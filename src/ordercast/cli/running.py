@@ -63,7 +63,7 @@ def run(
 
     Example: ordercast run scenarios/calm.toml --protocol locamu --set overlay.kind=tree --out runs/real
     """
-    from ordercast.net.cluster import run_processes
+    from ordercast.net.supervise.cluster import run_processes
     from ordercast.scenario.load import load_scenario
 
     value = load_scenario(scenario, overrides or [])

@@ -12,7 +12,7 @@ from ordercast.cli.exits import HELD, UNDECIDED, VIOLATED
 from ordercast.cli.options import Json, Master, console, print_json, progress_bar
 
 if TYPE_CHECKING:
-    from ordercast.experiments.engine import StudyResult
+    from ordercast.experiments.kit.engine import StudyResult
     from ordercast.report.study import StudyReport
 
 _PROTOCOL_LINES = (
@@ -122,7 +122,7 @@ def run_study(
 
 def _exit_code(result: StudyResult) -> int:
     """A claim of a source that does not reproduce is a finding; a broken promise or a missing result is a failure."""
-    from ordercast.experiments.study import GUARANTEES_HOLD, ORDER_HOLDS
+    from ordercast.experiments.kit.study import GUARANTEES_HOLD, ORDER_HOLDS
 
     promises = [claim.holds for claim in result.claims if claim.id in (GUARANTEES_HOLD, ORDER_HOLDS)]
     if False in promises or result.failed:

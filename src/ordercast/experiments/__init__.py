@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ordercast.core.errors import unknown_name
 from ordercast.experiments.atomic_multicast import STUDIES as ATOMIC_MULTICAST
-from ordercast.experiments.engine import Failure, Progress, StudyResult, run_study
 from ordercast.experiments.ginger import STUDIES as GINGER
+from ordercast.experiments.kit.engine import Failure, Progress, StudyResult, run_study
+from ordercast.experiments.kit.study import Claim, Study
 from ordercast.experiments.locamu import STUDIES as LOCAMU
 from ordercast.experiments.locamu_scale import STUDIES as LOCAMU_SCALE
-from ordercast.experiments.study import Claim, Study
 from ordercast.experiments.vector_overhead import STUDY as VECTOR_OVERHEAD
 
 __all__ = ["STUDIES", "Claim", "Failure", "Progress", "Study", "StudyResult", "lookup", "run_study"]

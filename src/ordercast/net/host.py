@@ -1,397 +1,394 @@
-"""A node over TCP: a machine, its channels, its timers, its journal, and the application's end of it all.
+"""A process over TCP: one machine, its connections, its timers, and what it writes down.
 
-With a log of its inputs a node survives the death of its process. Then nothing leaves before the inputs that caused it
-are written: packets and the journal wait for the end of the turn anyway, and what the application is to hear does, too.
+A turn is everything that was at hand when the loop woke up. Its inputs are handled one after the other; the machine
+then says what it had only noted, then what must be durable is made so, and only then the packets of the turn leave, in
+one write a connection. So nobody ever hears of something that a crash could make undone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import logging
+import socket
+import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import ParamSpec, TypeVar
 
-from ordercast.core.errors import UsageError
-from ordercast.core.ids import NodeId, Topic, origin_of
-from ordercast.core.machine import Machine, Place
-from ordercast.core.messages import Guarantee, Message, Packet
-from ordercast.core.registry import ProtocolInfo
-from ordercast.net.batches import handle_batch
-from ordercast.net.confirmations import Completed, Confirmations, disappoint, receives
-from ordercast.net.handshake import NetPlace
-from ordercast.net.memory import Memory
-from ordercast.net.recall import BY_THE_HOST, Told
-from ordercast.net.record import Record
-from ordercast.net.room import Room
-from ordercast.net.settings import NetSettings
-from ordercast.net.state_log import StateLog
-from ordercast.net.timers import Timers
-from ordercast.net.transport import Address, Transport
-from ordercast.protocols.links import Numbered
-from ordercast.trace.journal import Journal
-from ordercast.trace.schema import INFO_STATE, STATE_KEPT, STATE_LOST
+import msgspec
 
-__all__ = ["Completed", "Delivered", "Host", "NetPlace"]
+from ordercast.core.errors import InvariantError, PeerError, UsageError
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
+from ordercast.core.wire import Codec
+from ordercast.net.settings import ns, seconds
+from ordercast.net.turn_ports import TurnJournal, TurnLedger, address_of, listening
+from ordercast.net.wire.connection import End, Received, WireConnection
+from ordercast.net.wire.credentials import Credentials, split_address
+from ordercast.net.wire.frames import OVERHEAD_BYTES, packet_frame
+from ordercast.net.wire.settings import WireSettings
 
-Delivered = Callable[["Host", Message], None]
+LOG = logging.getLogger("ordercast.wire")
+_NS_PER_S = 1_000_000_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Host:
-    """Runs one machine over TCP and is its outbox.
-
-    A handler runs to its end before the next begins: what a delivery callback publishes waits for the machine.
-    """
+class ProcessHost:
+    """Runs one process machine. Implements `Wires`."""
 
     def __init__(
         self,
-        place: Place,
-        protocol: ProtocolInfo,
-        options: Any,
-        net: NetPlace,
+        me: Peer,
+        build: Callable[[Wires], ProcessMachine],
+        codec: Codec,
+        settings: WireSettings,
         *,
-        settings: NetSettings | None = None,
-        journal: Journal | None = None,
-        log: StateLog | None = None,
-        told: Told | None = None,
+        credentials: Credentials,
+        journal: TurnJournal | None = None,
+        ledger: TurnLedger | None = None,
     ) -> None:
-        """With a `log` that has a past, the node goes on from there; `told` says how much of it had come out."""
-        self.node = place.node
-        self.place = place
-        self.protocol = protocol
-        self.settings = settings or NetSettings()
-        self.steps = 0
-        """Inputs handled so far: two equal readings with nothing outstanding in between mean rest."""
-        self.failure: OSError | None = None
-        """Why the node could not write down what happens. It has stopped then, and nothing of that turn has left."""
-        self.delivery_watchers: list[Delivered] = []
-        self._codec = protocol.codec()
-        self._origin = origin_of(place.node, place.incarnation)
-        self._memory = memory = Memory(log, told, self._codec, notes_membership=protocol.notes_membership)
-        self.machine: Machine = memory.machine(lambda: protocol.build(place, options), self._origin)
-        self.published, self.delivered = memory.published, memory.delivered
-        self._unheard: list[Message | str] = [*memory.unheard]
-        """Deliveries and completions (ids) that wait for the log."""
-        self.handed_over = self.delivered - len(self._unheard)
-        """Deliveries that the application has heard of, in all lives: the local index of the one it hears of now."""
-        self._record = Record(place.node, journal, self._codec, net.epoch_ns)
-        self.transport = Transport(net.identity(place.node), place.neighbours, self._codec, self.settings, self)
-        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.me = me
+        self.codec = codec
+        self.settings = settings
+        self.credentials = credentials
+        self.now_ns = time.monotonic_ns()
+        self.counters: Counter[str] = Counter()
+        self.connections: dict[Connection, WireConnection] = {}
+        """All that the machine knows of, dialed ones from the start."""
+        self.failure: BaseException | None = None
+        """The bug, or the lost disk, that stopped this process."""
+        self.ended_event = asyncio.Event()
+        """Set when the process has stopped or failed."""
+        self.machine: ProcessMachine
+        self.term: Callable[[], int] = lambda: 0
+        """The highest term that the machine knows, if it is one that knows terms."""
+        self._build = build
+        self._journal = journal
+        self._records_packets = journal is not None and journal.packets
+        self._ledger = ledger
+        self._loop = asyncio.get_running_loop()
+        self._all: set[WireConnection] = set()
+        self._strangers = 0
+        self._dials: set[asyncio.Task[None]] = set()
+        self._numbers = 0
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._frames: dict[int, tuple[Packet, bytes]] = {}
+        """Packets of this turn, by identity, and how they look on the wire."""
+        self._dirty: dict[WireConnection, None] = {}
         self._busy = False
-        self.timers = Timers(lambda name: self._input(self._time_out, name))
-        self._confirmations = Confirmations()
-        self._room = Room()
-        self._encoded: tuple[Packet, bytes] = (Packet(), b"")
-        self._stopped = False
+        self._closing = False
+        self._turn: asyncio.Handle | None = None
+        self._pulse: asyncio.TimerHandle | None = None
+        self._pulse_due_ns = 0
+        self._server: asyncio.Server | None = None
+        tls = credentials.tls
+        self._dial_context = tls.client_context() if tls is not None else None
 
     # Life
 
-    async def listen(self, host: str = "127.0.0.1", port: int = 0) -> Address:
-        """Open the door; the address that neighbours can dial. Nothing reaches the machine before `start`."""
+    async def start(self, listen: str | socket.socket | None = None) -> None:
+        """Open the door if there is one to open, and begin. Port 0 takes a free one; see `me.address`."""
+        if listen is not None:
+            await self._listen(listening(listen) if isinstance(listen, str) else listen)
+        self.machine = self._build(self)
+        self._plan_pulse()
+        self._input(self.machine.on_start)
+
+    async def _listen(self, door: socket.socket) -> None:
+        try:
+            self.credentials.check_listen(str(door.getsockname()[0]))
+        except UsageError:
+            door.close()
+            raise
+        tls = self.credentials.tls
+        context = tls.server_context() if tls is not None else None
+        patience = seconds(self.settings.handshake_ms) if context is not None else None
+        self._server = await self._loop.create_server(
+            self._accepted, sock=door, ssl=context, ssl_handshake_timeout=patience
+        )
+        if not self.me.address:
+            self.me = msgspec.structs.replace(self.me, address=address_of(door))
+
+    async def stop(self, reason: str = "the process stops") -> None:
+        """End this turn, say goodbye on every connection, and leave nothing behind."""
+        if self._closing:
+            await self.ended_event.wait()
+            return
+        if self._turn is not None:
+            self._turn.cancel()
+            self._end_turn()
+        self._closing = True
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._all):
+            if connection.peer is None:
+                connection.abort(End("local", reason))
+            else:
+                connection.say_goodbye(reason)
+                connection.flush()
+        for dial in self._dials:
+            dial.cancel()
+        await asyncio.gather(*self._dials, return_exceptions=True)
+        waiting = [connection.closed for connection in self._all]
+        if waiting:
+            await asyncio.wait(waiting, timeout=seconds(self.settings.farewell_ms))
+        self._abandon()
+        if self._server is not None:
+            await self._server.wait_closed()
+        self._close_books()
+        self.ended_event.set()
+
+    def _close_books(self) -> None:
+        try:
+            if self._journal is not None:
+                self._journal.end(time.monotonic_ns())
+                self._journal.close()
+            if self._ledger is not None:
+                self._ledger.close()
+        except OSError as error:
+            self.fail(error)
+
+    def abandon(self) -> None:
+        """Vanish without a word and without writing anything down, as a killed process does."""
+        self._closing = True
+        self._abandon()
+        if self._ledger is not None:
+            self._ledger.abandon()
+        self.ended_event.set()
+
+    def turn(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `action` as one input of the machine; what it sends leaves at the end of the turn."""
+        if self._busy:
+            raise InvariantError("an input must not begin within another one")
+        if self._closing:
+            raise ConnectionError(f"{self.me.name} is stopped")
         self._busy = True
-        self._memory.on_life()
-        return await self.transport.start(host, port)
-
-    def start(self, addresses: Mapping[NodeId, Address]) -> None:
-        """Begin this life, and dial the neighbours whose addresses are given; the others dial this node."""
-        # Whoever dialed early may have sent something already; the machine hears of its own start first.
-        self._inbox.appendleft((self._go_on if self._memory.recovered else self._begin, ()))
-        self._busy = False
-        self._handle_inputs()
-        for peer, address in addresses.items():
-            self.transport.dial(peer, address)
-
-    async def close(self) -> None:
-        """Stop: tell the peers, answer who still waits, leave nothing behind."""
-        self._stopped = True
-        self.timers.stop()
-        await self.transport.close()
-        if not self._busy:
-            self._speak()
-        self._confirmations.give_up(f"{self.node} was stopped before the message was confirmed")
-        self._room.open_for_good()
-        self._record.close()
-        self._memory.close()
-
-    # The application's end
-
-    async def publish(
-        self,
-        topic: str,
-        payload: bytes,
-        *,
-        guarantee: Guarantee | None = None,
-        keys: tuple[str, ...] = (),
-        dst: tuple[NodeId, ...] = (),
-    ) -> Message:
-        """Publish when there is room, and return the message once it is confirmed (see `submit`)."""
-        await self.room()
-        return await self.submit(topic, payload, guarantee=guarantee, keys=keys, dst=dst)
-
-    async def room(self) -> None:
-        """Wait until no neighbour's buffer is full: a full overlay slows its publishers down, it never drops."""
-        await self._room.wait()
-        if self._stopped:
-            raise ConnectionError(f"{self.node} is stopped")
-
-    def submit(
-        self,
-        topic: str,
-        payload: bytes,
-        *,
-        guarantee: Guarantee | None = None,
-        keys: tuple[str, ...] = (),
-        dst: tuple[NodeId, ...] = (),
-        told: Callable[[Message], None] | None = None,
-    ) -> Completed:
-        """Publish now, room or not. `told` hears the numbered message before the machine, which may still refuse it.
-
-        The future is done when the machine says that the request is answered or, for protocols that never say so, when
-        this node itself has delivered the message or is not among its receivers.
-        """
-        future: Completed = asyncio.get_running_loop().create_future()
-        most = self.settings.max_payload_bytes
-        if len(payload) > most:
-            raise UsageError(f"a payload of {len(payload)} bytes is over the limit of {most}")
-        if self._stopped:
-            disappoint(future, f"{self.node} is stopped")
-            return future
-        content = (Topic(topic), payload, self.protocol.guarantee if guarantee is None else guarantee, keys, dst)
-        self._input(self._publish, content, told, future)
-        return future
-
-    def subscribe(self, topic: str) -> None:
-        self._input(self._subscribe, Topic(topic))
-
-    def unsubscribe(self, topic: str) -> None:
-        self._input(self._unsubscribe, Topic(topic))
-
-    def join(self) -> None:
-        """Enter the overlay: the node was planned, and is not part of it yet."""
-        self._input(self._join)
-
-    def leave(self) -> None:
-        self._input(self._leave)
+        self.now_ns = time.monotonic_ns()
+        try:
+            return action(*args, **kwargs)
+        except (UsageError, ConnectionError):
+            raise  # Refused before anything was done.
+        except Exception as error:
+            self.fail(error)
+            raise
+        finally:
+            self._busy = False
+            self._plan_turn_end()
 
     # Effects: what the machine asks for
 
-    def send(self, peer: NodeId, packet: Packet) -> None:
-        last, body = self._encoded
-        if packet is not last:
-            body = self._codec.encode(packet)
-            self._encoded = packet, body  # A machine relays one packet to many neighbours.
-        # What the protocol resends while the channel still has it would only add to the queue.
-        key = (packet.session, packet.number) if isinstance(packet, Numbered) else None
-        if self.transport.send(peer, body, key) and self._record.packets:
-            self._record.send(peer, packet, len(body))
+    def open(self, address: str) -> Connection:
+        self._numbers += 1
+        connection = WireConnection(self, self._numbers, address)
+        self.connections[connection.number] = connection
+        dial = self._loop.create_task(self._dial(connection))
+        self._dials.add(dial)
+        dial.add_done_callback(self._dials.discard)
+        return connection.number
 
-    def deliver(self, message: Message) -> None:
-        self.delivered += 1
-        self._memory.events += 1
-        self._record.deliver(message)
-        if self._memory.durable:
-            self._unheard.append(message)
+    def send(self, connection: Connection, packet: Packet) -> None:
+        wire = self.connections.get(connection)
+        if wire is None:
+            return
+        known = self._frames.get(id(packet))
+        if known is not None:
+            frame = known[1]
         else:
-            self._hand_over(message)
+            frame = packet_frame(self.codec.encode(packet))
+            if len(frame) - OVERHEAD_BYTES > self.settings.max_frame_bytes:
+                raise InvariantError(f"a packet of {len(frame)} bytes to {wire.name} is over the limit")
+            self._frames[id(packet)] = packet, frame
+        wire.out.append(frame)
+        self._dirty[wire] = None
+        if self._records_packets and self._journal is not None:
+            self._journal.packet("send", self.now_ns, wire.name, packet, len(frame))
 
-    def complete(self, message_id: str) -> None:
-        if self._memory.durable:
-            self._unheard.append(message_id)
-        else:
-            self._confirmations.confirm(message_id)
+    def close(self, connection: Connection, reason: str = "") -> None:
+        wire = self.connections.pop(connection, None)
+        if wire is not None:
+            wire.say_goodbye(reason)
+            self._dirty[wire] = None
 
-    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
-        self.timers.set(name, delay_ns, background=background)
+    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:  # noqa: ARG002
+        self.cancel_timer(name)
+        self._timers[name] = self._loop.call_later(delay_ns / _NS_PER_S, self._fire, name)
 
     def cancel_timer(self, name: Hashable) -> None:
-        self.timers.cancel(name)
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
-        assert kind not in BY_THE_HOST
-        self._memory.events += 1
-        self._record_event(kind, info)
+        self.counters[f"noted_{kind}"] += 1
+        if self._journal is not None:
+            self._journal.event(kind, self.now_ns, info)
 
-    # What the transport reports
+    def count(self, name: str, by: int = 1) -> None:
+        self.counters[name] += by
 
-    def before_write(self) -> bool:
-        if not self._write_down():
-            return False
-        if not self._busy:
-            if self._memory.oversized:
-                asyncio.get_running_loop().call_soon(self._input, self._renew)
-            if self._unheard:
-                asyncio.get_running_loop().call_soon(self._speak)
-        return True
+    # What connections report
 
-    def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
-        self._input(self._receive, peer, packets)
+    def made(self, connection: WireConnection) -> bool:
+        self._all.add(connection)
+        if connection.address:
+            return True
+        self._strangers += 1
+        return self._strangers <= self.settings.strangers and len(self._all) <= self.settings.connections
 
-    def on_silence(self, peer: NodeId) -> None:
-        self._record_event("suspect", {"peer": peer})
-        self._input(self._suspect, peer)
+    def greeted(self, connection: WireConnection, peer: Peer) -> None:
+        if not connection.address:
+            self._strangers -= 1
+            self.connections[connection.number] = connection
+        self.counters["connections_opened"] += 1
+        self._log(logging.INFO, "connected", connection, kind=peer.kind, life=peer.life)
+        self._dirty[connection] = None
+        if connection.leaving:
+            self._plan_turn_end()  # Closed before it was open: it gets across what was sent, and ends.
+        else:
+            self._input(self.machine.on_opened, connection.number, peer, blame=connection)
 
-    def on_voice(self, peer: NodeId) -> None:
-        self._input(self._trust, peer)
+    def received(self, connection: WireConnection, packets: Received) -> None:
+        if connection.number not in self.connections:
+            return
+        frames = self._frames
+        for packet, frame in packets:
+            frames[id(packet)] = packet, frame
+        bare = [packet for packet, _ in packets]
+        self.counters["packets_received"] += len(bare)
+        if self._records_packets and self._journal is not None:
+            now = time.monotonic_ns()
+            for packet, frame in packets:
+                self._journal.packet("receive", now, connection.name, packet, len(frame))
+        self._input(self.machine.on_packets, connection.number, bare, blame=connection)
 
-    def on_pressure(self, peer: NodeId, *, full: bool) -> None:
-        self._room.change(peer, full=full)
+    def ended(self, connection: WireConnection, end: End) -> None:
+        self._all.discard(connection)
+        if not connection.address and connection.peer is None:
+            self._strangers -= 1
+        self.counters[f"closed_{end.why}"] += 1
+        level = logging.WARNING if end.complaint else logging.INFO
+        self._log(level, "closed", connection, why=end.why, reason=end.reason)
+        if self.connections.pop(connection.number, None) is not None and not self._closing:
+            self._input(self._tell_closed, connection.number, end)
+
+    def _tell_closed(self, connection: Connection, end: End) -> None:
+        self.machine.on_closed(connection, gone=end.gone, reason=end.reason)
 
     # Inside
 
-    def _begin(self) -> None:
-        if self.place.incarnation:
-            self._record_event("recover", {INFO_STATE: STATE_LOST})
-        self.machine.on_start(self)
-
-    def _go_on(self) -> None:
-        """A life with the state of the one before. What had happened but not come out by then is recorded now."""
-        self._record_event("recover", {INFO_STATE: STATE_KEPT})
-        self._record.catch_up(self._memory.untold)
-        self.machine.on_recover(self)
-
-    def _write_down(self) -> bool:
-        """First what happened, then what came of it. If that fails, nothing may leave the node any more."""
-        if self.failure is None:
-            try:
-                self._memory.flush()
-                self._record.flush()
-            except OSError as error:
-                self._fail(error)
-        return self.failure is None
-
-    def _fail(self, error: OSError) -> None:
-        """What the disk has is unknown: stop at once, and tell whoever is responsible for the loop."""
-        self.failure = error
-        self._stopped = True
-        self.timers.stop()
-        self.transport.abandon(f"the node cannot go on: {error}")
-        self._unheard.clear()
-        self._record.rewind()  # It must not know of what the log does not have.
-        self._record.close()
-        self._confirmations.give_up(f"{self.node} was stopped: {error}")
-        self._room.open_for_good()
-        context = {"message": f"{self.node} cannot write down what happens", "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)
-
-    def _renew(self) -> None:
-        """Where the log has grown large: go on as if the node had crashed and come back, without anybody noticing."""
-        if not self._memory.oversized or not self._write_down():
+    def _input(self, action: Callable[..., None], *args: object, blame: WireConnection | None = None) -> None:
+        if self._busy:
+            # A connection ended in the middle of a handler, by what the handler did.
+            self._loop.call_soon(lambda: self._input(action, *args, blame=blame))
             return
-        unheard = tuple(item for item in self._unheard if isinstance(item, Message))
-        try:
-            fresh = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
-        except OSError as error:
-            self._fail(error)
+        if self._closing:
             return
-        if fresh is None:
-            return
-        self.timers.stop()
-        self.machine = fresh
-        self.machine.on_recover(self)
-        for peer in self.transport.suspected():
-            self._suspect(peer)
-
-    def _speak(self) -> None:
-        """What the application may hear now, in the order in which it came about."""
-        if not self._write_down():  # Since this was planned, more may have happened.
-            return
-        unheard, self._unheard = self._unheard, []
-        for item in unheard:
-            if isinstance(item, Message):
-                self._hand_over(item)
-            else:
-                self._confirmations.confirm(item)
-
-    def _hand_over(self, message: Message) -> None:
-        self.handed_over += 1
-        for watch in self.delivery_watchers:
-            watch(self, message)
-        if message.origin == self._origin and message.guarantee is not Guarantee.ATOMIC:
-            self._confirmations.confirm(message.id)
-
-    def _input(self, action: Callable[..., None], *args: Any) -> None:
-        self._inbox.append((action, args))
-        if not self._busy and not self._stopped:
-            self._handle_inputs()
-
-    def _handle_inputs(self) -> None:
         self._busy = True
+        self.now_ns = time.monotonic_ns()
         try:
-            while self._inbox and not self._stopped:
-                self.steps += 1
-                action, args = self._inbox.popleft()
-                action(*args)
+            action(*args)
+        except PeerError as error:
+            self._busy = False
+            self._blame(error, blame)
+        except Exception as error:  # noqa: BLE001 - Whatever it is, it is a bug, and the state is half changed.
+            self.fail(error)
         finally:
             self._busy = False
-            self.transport.plan_flush()
+            self._plan_turn_end()
 
-    def _receive(self, peer: NodeId, packets: list[Packet]) -> None:
-        self._memory.on_receive(peer, packets)
-        self._record.receive(peer, packets)
-        for error in handle_batch(self.machine, peer, packets, self):
-            culprit = NodeId(error.peer)
-            self.transport.ban(culprit if culprit in self.transport.channels else peer, error.reason)
+    def _blame(self, error: PeerError, connection: WireConnection | None) -> None:
+        if connection is None:
+            self.fail(error)
+        else:
+            connection.refuse(End("protocol", error.reason))
 
-    def _time_out(self, name: Hashable) -> None:
-        self._memory.on_timer(name)
-        self.machine.on_timer(name, self)
+    def _plan_turn_end(self) -> None:
+        if self._turn is None and not self._closing:
+            self._turn = self._loop.call_soon(self._end_turn)
 
-    def _suspect(self, peer: NodeId) -> None:
-        self._memory.on_suspect(peer)
-        self.machine.on_suspect(peer, self)
-
-    def _trust(self, peer: NodeId) -> None:
-        self._memory.on_trust(peer)
-        self.machine.on_trust(peer, self)
-
-    def _publish(self, content: tuple[Any, ...], told: Callable[[Message], None] | None, future: Completed) -> None:
-        message = Message(self._origin, self.published + 1, *content)
-        mark = self._record.mark()
-        self._record.publish(message)
-        self._memory.on_publish(content)
-        self._memory.events += 1
-        if told is not None:
-            told(message)
-        self._confirmations.expect(message, future)
-        try:
-            self.machine.on_publish(message, self)
-        except UsageError as error:
-            self._undo(mark, self._memory.events - 1)
-            self._confirmations.refuse(message.id, error)
+    def _end_turn(self) -> None:
+        self._turn = None
+        if self._closing:
             return
-        self.published += 1
-        if message.guarantee is not Guarantee.ATOMIC and not receives(self.place, message):
-            self.complete(message.id)
-
-    def _subscribe(self, topic: Topic) -> None:
-        self._memory.on_subscribe(topic)
-        mark, events = self._record.mark(), self._memory.events
-        if not self.protocol.notes_membership:
-            self.note("subscribe", {"topic": topic})
+        self._busy = True
         try:
-            self.machine.on_subscribe(topic, self)
-        except UsageError:
-            self._undo(mark, events)
-            raise
+            self.machine.on_turn_end()
+            if self._ledger is not None:
+                self._ledger.flush()
+            if self._journal is not None:
+                self._journal.flush()
+        except Exception as error:  # noqa: BLE001 - A bug, or a disk that does not keep what it is given.
+            self.fail(error)
+            return
+        finally:
+            self._busy = False
+        dirty, self._dirty = self._dirty, {}
+        self._frames.clear()
+        for connection in dirty:
+            connection.flush()
 
-    def _undo(self, mark: int, events: int) -> None:
-        """What was refused never happened."""
-        self._memory.events = events
-        self._record.rewind(mark)
+    def _fire(self, name: Hashable) -> None:
+        # Taken out of the table only by whoever runs or cancels it, so a timer that was set anew is not this one.
+        self._timers.pop(name, None)
+        self._input(self.machine.on_timer, name)
 
-    def _unsubscribe(self, topic: Topic) -> None:
-        self._memory.on_unsubscribe(topic)
-        self.machine.on_unsubscribe(topic, self)
-        if not self.protocol.notes_membership:
-            self.note("unsubscribe", {"topic": topic})
+    def fail(self, error: BaseException) -> None:
+        """Stop here and now: nothing of this turn leaves, nothing more is handled."""
+        if self.failure is None:
+            self.failure = error
+            trace = None if isinstance(error, OSError) else error  # A full disk is no bug of ours.
+            LOG.critical("failed", exc_info=trace, extra={"facts": {"node": self.me.name, "failure": str(error)}})
+        self.abandon()
 
-    def _join(self) -> None:
-        self._memory.on_join()
-        self.machine.on_join(self)
+    def _abandon(self) -> None:
+        for timer in (*self._timers.values(), self._turn, self._pulse):
+            if timer is not None:
+                timer.cancel()
+        self._timers.clear()
+        for dial in self._dials:
+            dial.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._all):
+            connection.abort(End("local", "the process stops"))
+        self.connections.clear()
 
-    def _leave(self) -> None:
-        self._memory.on_leave()
-        self.machine.on_leave(self)
+    # Dialing and being dialed
 
-    def _record_event(self, kind: str, info: Mapping[str, str]) -> None:
-        self._record.event(kind, info)
-        self.transport.plan_flush()
+    def _accepted(self) -> WireConnection:
+        self._numbers += 1
+        return WireConnection(self, self._numbers)
+
+    async def _dial(self, connection: WireConnection) -> None:
+        try:
+            host, port = split_address(connection.address)
+            async with asyncio.timeout(seconds(self.settings.handshake_ms)):
+                await self._loop.create_connection(
+                    lambda: connection, host, port, ssl=self._dial_context,
+                    server_hostname=host if self._dial_context is not None else None,
+                )  # fmt: skip
+        except (OSError, UsageError, UnicodeError) as error:  # TimeoutError is an OSError, SSLError too.
+            connection.abort(End("unreachable", f"nobody answers at {connection.address}: {error or 'no answer'}"))
+
+    # Heartbeats
+
+    def _plan_pulse(self) -> None:
+        self._pulse_due_ns = time.monotonic_ns() + ns(self.settings.heartbeat_ms)
+        self._pulse = self._loop.call_later(seconds(self.settings.heartbeat_ms), self._beat)
+
+    def _beat(self) -> None:
+        """Be heard, and see who was not."""
+        now = time.monotonic_ns()
+        overslept = now - self._pulse_due_ns
+        if overslept <= ns(self.settings.heartbeat_ms):
+            overslept = 0  # Otherwise this process stood still, and that nobody was heard says nothing about others.
+        for connection in list(self._all):
+            connection.beat()
+            connection.check(now, overslept)
+        self._plan_pulse()
+
+    def _log(self, level: int, event: str, connection: WireConnection, **facts: object) -> None:
+        if LOG.isEnabledFor(level):
+            LOG.log(level, event, extra={"facts": {"node": self.me.name, "peer": connection.name, **facts}})

@@ -10,25 +10,25 @@ from types import ModuleType
 
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.causal_barriers import CAUSAL_BARRIERS
-from ordercast.protocols.cbcast import CBCAST
-from ordercast.protocols.daisy_chain import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
-from ordercast.protocols.delporte_fauconnier import DELPORTE_FAUCONNIER
-from ordercast.protocols.delta_neighbourhood import DELTA_NEIGHBOURHOOD
-from ordercast.protocols.fifo import FIFO
-from ordercast.protocols.flood import FLOOD
-from ordercast.protocols.locamu import LOCAMU, LOCAMU_PUBLISHED
-from ordercast.protocols.real_time import with_real_time
-from ordercast.protocols.replicas import (
+from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
+from ordercast.protocols.flood.fifo import FIFO
+from ordercast.protocols.flood.flood import FLOOD
+from ordercast.protocols.flood.sequencer import SEQUENCER
+from ordercast.protocols.flood.unordered import UNORDERED
+from ordercast.protocols.flood.vector import VECTOR
+from ordercast.protocols.locamu.variants import LOCAMU, LOCAMU_PUBLISHED
+from ordercast.protocols.multicast.delporte_fauconnier import DELPORTE_FAUCONNIER
+from ordercast.protocols.multicast.real_time import with_real_time
+from ordercast.protocols.multicast.skeen import SKEEN
+from ordercast.protocols.replicated.variants import (
     REPLICATED_DAISY_CHAIN,
     REPLICATED_DAISY_CHAIN_REAL_TIME,
     REPLICATED_DELPORTE_FAUCONNIER,
     REPLICATED_SKEEN,
 )
-from ordercast.protocols.sequencer import SEQUENCER
-from ordercast.protocols.skeen import SKEEN
-from ordercast.protocols.unordered import UNORDERED
-from ordercast.protocols.vector import VECTOR
+from ordercast.protocols.tree.causal_barriers import CAUSAL_BARRIERS
+from ordercast.protocols.tree.cbcast import CBCAST
+from ordercast.protocols.tree.delta_neighbourhood import DELTA_NEIGHBOURHOOD
 
 CATALOGUE: dict[str, ProtocolInfo] = {
     info.name: info

@@ -25,8 +25,8 @@ import uvloop
 import ordercast.api as api
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
-from ordercast.net.leash import end_with_standard_input
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.supervise.parent_death import end_with_standard_input
+from ordercast.net.wire.settings import WireSettings
 from ordercast.services.bank import TOPIC, bank_on
 from ordercast.services.bank_checks import History, Step, balances_of, steps_of
 from ordercast.services.bank_workload import BankWorkload

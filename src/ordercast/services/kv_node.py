@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ordercast.core.errors import UsageError
 from ordercast.core.messages import Guarantee, Message
-from ordercast.net.client import MulticastClient
+from ordercast.net.nodes.client import MulticastClient
 from ordercast.services.partitioned_kv import KeyValueReplica, Partitioning, Posting, Value, without_values
 
 TOPIC = "kv"

@@ -22,7 +22,7 @@ def simulate(
 ) -> Outcome:
     """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
     if protocol.name == "broker":
-        from ordercast.sim.pubsub import simulate_pubsub  # Late: nobody else needs brokers and clients.
+        from ordercast.sim.pubsub.run import simulate_pubsub  # Late: nobody else needs brokers and clients.
 
         return simulate_pubsub(scenario, protocol, seed=seed, out=out, progress=progress)
     return run.simulate(scenario, protocol, seed=seed, out=out, progress=progress)

@@ -14,11 +14,11 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.checking import check_times
 from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Scenario
-from ordercast.sim.detector import Detector
-from ordercast.sim.faults import FaultPlan
-from ordercast.sim.scheduler import ns
+from ordercast.sim.clock import ns
+from ordercast.sim.links.detector import Detector
+from ordercast.sim.links.faults import FaultPlan
+from ordercast.sim.links.world import World
 from ordercast.sim.workload import start_workload
-from ordercast.sim.world import World
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.store import Manifest, RunWriter
 

@@ -19,7 +19,7 @@ from ordercast.overlay.groups import build_groups
 from ordercast.scenario.brokers import Cut, Join, Leave
 from ordercast.scenario.load import dump_scenario
 from ordercast.scenario.model import Crash, Edges, Everyone, Explicit, Fault, Link, Node, Partition, Scenario
-from ordercast.sim.explicit import Deed, deeds_of, schedule_of
+from ordercast.sim.links.explicit import Deed, deeds_of, schedule_of
 from ordercast.sim.run import Progress
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.scenario.choosing import Population
 from ordercast.scenario.model import Scenario
-from ordercast.sim.scheduler import Scheduler
+from ordercast.sim.clock import Scheduler
 
 
 class Published(Protocol):

@@ -15,7 +15,7 @@ from ordercast.core.messages import GUARANTEES
 from ordercast.scenario.checking import check_load, check_step
 from ordercast.scenario.choosing import Chooser, DrawnLoad, publishers_of
 from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Schedule, Step
-from ordercast.sim.scheduler import ns
+from ordercast.sim.clock import ns
 from ordercast.sim.stage import Published, Publisher, Stage, Windowed
 
 _GAP, _REPLY = 4, 5

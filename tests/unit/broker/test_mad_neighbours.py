@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ordercast.broker.credible import check
 from ordercast.broker.node import Broker
+from ordercast.broker.packet_checks import check
 from ordercast.broker.place import Place
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Origin, Topic

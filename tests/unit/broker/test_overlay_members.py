@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.core.ids import NodeId
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.processes import by_region, same_everywhere
+from ordercast.sim.connections import by_region, same_everywhere
 from tests.support.overlay_lab import Guest, Lab
 
 THREE: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.processes import Timing, same_everywhere
+from ordercast.sim.connections import Timing, same_everywhere
 from tests.support.overlay_lab import FakeTopics, Lab
 
 FIVE: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b1", "b4": "b2"}

@@ -9,7 +9,7 @@ from ordercast.core.messages import Packet
 from ordercast.pubsub.client_packets import Ping, Subscribe
 from ordercast.pubsub.overlay_packets import Bye, ParentRequest, ParentResponse, RootElection
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.processes import same_everywhere
+from ordercast.sim.connections import same_everywhere
 from tests.support.overlay_lab import EIGHT, EIGHT_CLIENTS, EIGHT_TOPICS, FakeTopics, Guest, Lab
 
 SOURCE = BrokerSettings(partitions="excluded", total_degree=3)

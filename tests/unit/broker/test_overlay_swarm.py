@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from ordercast.broker.election import Election
-from ordercast.broker.hosting import Host
-from ordercast.broker.lease import Lease
+from ordercast.broker.tree.election import Election
+from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.parenting import Host
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.overlay_packets import ParentRequest
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.processes import Timing
+from ordercast.sim.connections import Timing
 from tests.support.overlay_lab import Lab
 from tests.support.overlay_swarm import excluded_run, joining_run, primary_run
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ordercast.broker.gaps import Gaps
 from ordercast.broker.place import Saved
 from ordercast.broker.roster_book import adopter
-from ordercast.broker.topics import Topics
+from ordercast.broker.topics.gaps import Gaps
+from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.client_packets import Entries, Refused, StableUpdate

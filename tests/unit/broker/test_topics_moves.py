@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ordercast.broker.authority import Authority
-from ordercast.broker.members import Members
 from ordercast.broker.place import Saved
 from ordercast.broker.roster_book import adopter, broker_of, fence
-from ordercast.broker.topics import Topics
+from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.members import Members
+from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from ordercast.broker.authority import Authority
-from ordercast.broker.channels import Channels
-from ordercast.broker.members import Members
-from ordercast.broker.ordering import Ordering
-from ordercast.broker.orphans import Orphans
-from ordercast.broker.topic_node import Coverage, TopicNode
-from ordercast.broker.topics import Topics
-from ordercast.broker.waves import Waves
+from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.channels import Channels
+from ordercast.broker.topics.join_wave import Waves
+from ordercast.broker.topics.members import Members
+from ordercast.broker.topics.ordering import Ordering
+from ordercast.broker.topics.orphans import Orphans
+from ordercast.broker.topics.topic import Coverage, TopicNode
+from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector

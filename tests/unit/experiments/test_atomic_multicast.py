@@ -21,7 +21,7 @@ from ordercast.experiments.atomic_multicast.runs import (
     scenario,
     server_names,
 )
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 from ordercast.protocols import lookup
 from ordercast.scenario.model import (
     ClosedLoad,

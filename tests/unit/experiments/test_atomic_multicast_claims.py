@@ -17,7 +17,7 @@ from ordercast.experiments.atomic_multicast import (
     TPCC_STUDY,
 )
 from ordercast.experiments.atomic_multicast.runs import COVER, DCC, DCC_RV, DF, LITE, SKEEN, STRIDED
-from ordercast.experiments.study import Claim, Row, Study
+from ordercast.experiments.kit.study import Claim, Row, Study
 
 DESTINATIONS = {"rand2": 2, "rand4": 4, "rand8": 8, "randN": 8.5, "tpcc": 1.1, "2x8": 2, "4x4": 4, "8x2": 8}
 VISITS = {"strict": 3.0, "lite": 2.0, "cover": 1.0}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.experiments.curves import Point, curve, fit_line, listed, rises
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.curves import Point, curve, fit_line, listed, rises
+from ordercast.experiments.kit.study import Row
 
 ROWS: list[Row] = [
     {"n": 2, "p": "a", "y": 4.0},

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.core.errors import InvariantError
-from ordercast.experiments.engine import results_table, run_study
-from ordercast.experiments.parts import Part, Parts
-from ordercast.experiments.study import Claim, Row, Study
-from ordercast.experiments.sweep import Sweep, attempt
+from ordercast.experiments.kit.engine import results_table, run_study
+from ordercast.experiments.kit.parts import Part, Parts
+from ordercast.experiments.kit.study import Claim, Row, Study
+from ordercast.experiments.kit.sweep import Sweep, attempt
 from ordercast.verify.spark.java import EnvironmentLacks
 
 

@@ -25,8 +25,8 @@ from ordercast.experiments.ginger.setting import (
     mean_path_ms,
     scenario,
 )
-from ordercast.experiments.study import Claim, Row, Study
-from ordercast.net.credentials import split_address
+from ordercast.experiments.kit.study import Claim, Row, Study
+from ordercast.net.wire.credentials import split_address
 from ordercast.scenario.model import Schedule
 from tests.support.loop import run_async
 

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 
 from ordercast.core.ids import NodeId
+from ordercast.experiments.kit.study import Claim, Row
 from ordercast.experiments.locamu_scale import FAULTS_STUDY
 from ordercast.experiments.locamu_scale.meter import metered
 from ordercast.experiments.locamu_scale.storm import DOWN_MS, QUARTER, SINGLE, colours, crashes, scenario
 from ordercast.experiments.locamu_scale.storm_runs import HALF, LITTLE, SOURCE_HALF, measure, series
 from ordercast.experiments.locamu_scale.storm_watch import KINDS, StormWatch
-from ordercast.experiments.study import Claim, Row
 from ordercast.overlay.graphs import build_graph
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Tree
+from ordercast.sim.links.world import World
 from ordercast.sim.run import live
-from ordercast.sim.world import World
 
 SMALL: Row = {
     "protocol": "locamu", "nodes": 15, "duration_ms": 1_200.0, "together": QUARTER, "load": 0.1, "seed": 0,

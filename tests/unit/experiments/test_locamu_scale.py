@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from ordercast.core.state import State
+from ordercast.experiments.kit.study import Claim, Row
 from ordercast.experiments.locamu_scale import LARGE_STUDY
 from ordercast.experiments.locamu_scale.footprint import own_bytes, reachable
 from ordercast.experiments.locamu_scale.large import ONE, SUBTREES, measure, scenario
-from ordercast.experiments.study import Claim, Row
 
 
 def ideal(parameters: Row) -> Row:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from ordercast.experiments.kit.study import Claim, Row, Study
 from ordercast.experiments.locamu import MANY_GROUPS_STUDY, ONE_GROUP_STUDY, SINGLE_STUDY, STUDIES, reference
 from ordercast.experiments.locamu.measures import depth_of
 from ordercast.experiments.locamu.runs import (
@@ -27,7 +28,6 @@ from ordercast.experiments.locamu.runs import (
     scenario,
 )
 from ordercast.experiments.locamu.scales import under_way
-from ordercast.experiments.study import Claim, Row, Study
 
 NOT_REPRODUCIBLE = {"root"}
 """Statements that do not fit the tree that the source describes."""

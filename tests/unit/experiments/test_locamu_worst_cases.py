@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from ordercast.experiments.kit.study import Claim, Row
 from ordercast.experiments.locamu_scale import WORST_CASE_STUDY, zipf
 from ordercast.experiments.locamu_scale.closed_forms import locamu_memory, within
 from ordercast.experiments.locamu_scale.worst_cases import FORM, RUN, bound, measure, scenario
-from ordercast.experiments.study import Claim, Row
 from ordercast.overlay.graphs import build_graph
 from ordercast.overlay.groups import build_groups
-from ordercast.protocols.locamu_rules import radii
-from ordercast.protocols.locamu_sizes import streams_around
+from ordercast.protocols.locamu.rules import radii
+from ordercast.protocols.locamu.sizes import streams_around
 
 
 def computed() -> list[Row]:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from ordercast.core.errors import UsageError
-from ordercast.experiments.parts import PARTS, Part, Parts, replacing_directory, write_atomically
-from ordercast.experiments.study import Configuration
+from ordercast.experiments.kit.parts import PARTS, Part, Parts, replacing_directory, write_atomically
+from ordercast.experiments.kit.study import Configuration
 
 ONE = Configuration("1" * 16, {"n": 1})
 TWO = Configuration("2" * 16, {"n": 2})

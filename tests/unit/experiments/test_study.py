@@ -10,7 +10,7 @@ import pytest
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.experiments import STUDIES, lookup
-from ordercast.experiments.study import Claim, Row, Study
+from ordercast.experiments.kit.study import Claim, Row, Study
 
 
 def no_claims(_table: pa.Table) -> list[Claim]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ordercast.experiments.trace_costs import trace_costs
+from ordercast.experiments.kit.trace_costs import trace_costs
 from ordercast.trace.store import Manifest, RunWriter
 
 MS = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ordercast.experiments.study import Claim, Row
+from ordercast.experiments.kit.study import Claim, Row
 from ordercast.experiments.vector_overhead import STUDY
 from ordercast.experiments.vector_overhead.runs import measure, scenario
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.daisy_chain import DAISY_CHAIN, LiteChain, StrictChain
-from ordercast.protocols.daisy_chain_clocks import Clock, merged
-from ordercast.protocols.daisy_chain_cover import Cover, CoverChain
-from ordercast.protocols.daisy_chain_rules import NOWHERE, Lite, Strict
-from ordercast.protocols.multicast import Ranks
+from ordercast.protocols.daisy_chain.clocks import Clock, merged
+from ordercast.protocols.daisy_chain.cover import Cover, CoverChain
+from ordercast.protocols.daisy_chain.rules import NOWHERE, Lite, Strict
+from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN, LiteChain, StrictChain
+from ordercast.protocols.multicast.multicast import Ranks
 
 
 class LogLessCover(Cover):

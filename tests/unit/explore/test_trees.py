@@ -21,7 +21,7 @@ from ordercast.explore.search import Judge
 from ordercast.explore.setting import APPLICATION, Setting
 from ordercast.explore.settling import Settling
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu_machine import Locamu
+from ordercast.protocols.locamu.machine import Locamu
 from tests.properties.locamu_scopes import FORK, SCOPES, SPIDER, TreeScope
 from tests.unit.explore import tree_toys
 from tests.unit.explore.tree_toys import toy

@@ -11,7 +11,7 @@ from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Machine, Outbox
 from ordercast.core.messages import Packet
-from ordercast.net.batches import handle_batch
+from ordercast.net.nodes.batches import handle_batch
 
 ANN, BOB = NodeId("ann"), NodeId("bob")
 NOTHING_LEAVES = cast("Outbox", None)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
-from ordercast.net.channel import Channel
-from ordercast.net.frames import ACK, DATA, FrameReader
+from ordercast.net.nodes.channel import Channel
+from ordercast.net.nodes.frames import ACK, DATA, FrameReader
 from ordercast.net.settings import NetSettings
 
 BOB = NodeId("bob")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.core.errors import PeerError
-from ordercast.net.frames import (
+from ordercast.net.nodes.frames import (
     ACK,
     BYE,
     DATA,

@@ -7,9 +7,10 @@ import pytest
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
-from ordercast.net import greetings, handshake
-from ordercast.net.greetings import Challenge
-from ordercast.net.handshake import Hello, Identity
+from ordercast.net.nodes import handshake
+from ordercast.net.nodes.handshake import Hello, Identity
+from ordercast.net.wire import greetings
+from ordercast.net.wire.greetings import Challenge
 
 ANN, BOB = NodeId("ann"), NodeId("bob")
 TOKEN = b"secret"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from ordercast.net.logs import JsonLines
+from ordercast.net.json_logs import JsonLines
 
 
 def test_a_log_record_is_one_line_of_json_with_its_facts() -> None:

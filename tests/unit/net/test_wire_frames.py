@@ -8,7 +8,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.net.wire_frames import (
+from ordercast.net.wire.frames import (
     GOODBYE,
     HEARTBEAT,
     HEARTBEAT_FRAME,

@@ -10,7 +10,7 @@ import pytest
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.messages import Packet
 from ordercast.protocols import CATALOGUE, lookup
-from ordercast.protocols.unordered import Bare
+from ordercast.protocols.flood.unordered import Bare
 from tests.support.group import Group
 
 RELIABLE = ("fifo", "flood", "sequencer", "vector")
@@ -150,7 +150,7 @@ def test_your_own_protocol_is_loaded_from_a_file(tmp_path: Path) -> None:
 
 
 def test_your_own_protocol_is_loaded_from_a_module() -> None:
-    assert lookup("ordercast.protocols.flood:FLOOD") is CATALOGUE["flood"]
+    assert lookup("ordercast.protocols.flood.flood:FLOOD") is CATALOGUE["flood"]
 
 
 def test_what_is_wrong_with_your_own_protocol_is_said(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message
 from ordercast.protocols import lookup
-from ordercast.protocols.baseline_sizes import barrier_bytes
-from ordercast.protocols.causal_barriers import CausalBarriers
-from ordercast.protocols.causal_barriers_lists import Data, Header, Waits, added, handed_on, replaced
+from ordercast.protocols.tree.causal_barriers import CausalBarriers
+from ordercast.protocols.tree.causal_barriers_lists import Data, Header, Waits, added, handed_on, replaced
+from ordercast.protocols.tree.sizes import barrier_bytes
 from tests.support.tree_group import AnyTreeGroup, assert_copy_is_independent, stumble
 
 LINE = "01 12 23"

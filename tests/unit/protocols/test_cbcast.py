@@ -15,8 +15,8 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.machine import Place
 from ordercast.core.messages import Message, Packet
 from ordercast.protocols import lookup
-from ordercast.protocols.cbcast import Cbcast
-from ordercast.protocols.cbcast_clocks import Clock, Data, Difference, Layout
+from ordercast.protocols.tree.cbcast import Cbcast
+from ordercast.protocols.tree.cbcast_clocks import Clock, Data, Difference, Layout
 from tests.support.tree_group import AnyTreeGroup, assert_copy_is_independent, stumble
 
 LINE = "01 12 23"

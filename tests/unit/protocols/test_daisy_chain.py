@@ -10,8 +10,8 @@ import pytest
 from ordercast.core.effects import EffectLog
 from ordercast.core.errors import InvariantError, PeerError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.protocols.daisy_chain_machine import DaisyChain
-from ordercast.protocols.daisy_chain_packets import CheckedHop, Hop
+from ordercast.protocols.daisy_chain.machine import DaisyChain
+from ordercast.protocols.daisy_chain.packets import CheckedHop, Hop
 from tests.support.multicast import Servers
 
 RULES = ("strict", "lite", "cover")

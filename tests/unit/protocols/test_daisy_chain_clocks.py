@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.core.chance import mix, salt
-from ordercast.protocols.daisy_chain_clocks import (
+from ordercast.protocols.daisy_chain.clocks import (
     changes,
     first_edge,
     grew_by_one_message,
@@ -19,7 +19,7 @@ from ordercast.protocols.daisy_chain_clocks import (
     with_changes,
     zeros,
 )
-from ordercast.protocols.daisy_chain_packets import Channels, CheckedHop
+from ordercast.protocols.daisy_chain.packets import Channels, CheckedHop
 from tests.support.multicast import Servers
 
 CLOCKS = st.tuples(*[st.integers(0, 3)] * 6)

@@ -10,8 +10,8 @@ from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.explore import explore
-from ordercast.protocols.daisy_chain_cover import CoverChain, FlushAsk, Flushed, Mark
-from ordercast.protocols.daisy_chain_packets import CheckedHop
+from ordercast.protocols.daisy_chain.cover import CoverChain, FlushAsk, Flushed, Mark
+from ordercast.protocols.daisy_chain.packets import CheckedHop
 from tests.support.multicast import Servers
 
 MANY = {f"m{i}": "123" for i in range(8)}

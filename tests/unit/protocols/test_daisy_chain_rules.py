@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ordercast.core.chance import mix, salt
-from ordercast.protocols.daisy_chain_clocks import Clock, grew_by_one_message, is_covered, merged, raised, row, zeros
-from ordercast.protocols.daisy_chain_rules import Lite, Rule, Strict
-from ordercast.protocols.multicast import Ranks
+from ordercast.protocols.daisy_chain.clocks import Clock, grew_by_one_message, is_covered, merged, raised, row, zeros
+from ordercast.protocols.daisy_chain.rules import Lite, Rule, Strict
+from ordercast.protocols.multicast.multicast import Ranks
 
 SIZE = 6
 

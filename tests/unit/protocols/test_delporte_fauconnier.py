@@ -7,7 +7,7 @@ import pytest
 from ordercast.core.effects import EffectLog
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Origin
-from ordercast.protocols.delporte_fauconnier import Climb, End
+from ordercast.protocols.multicast.delporte_fauconnier import Climb, End
 from tests.support.multicast import Servers
 
 PROTOCOL = "delporte-fauconnier"

@@ -9,8 +9,8 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message, Packet
 from ordercast.protocols import lookup
-from ordercast.protocols.delta_neighbourhood import RESEND, DeltaNeighbourhood
-from ordercast.protocols.delta_neighbourhood_state import Data, Done
+from ordercast.protocols.tree.delta_neighbourhood import RESEND, DeltaNeighbourhood
+from ordercast.protocols.tree.delta_neighbourhood_state import Data, Done
 from tests.mutants.baseline_mutants import DELTA_MUTANTS
 from tests.support.tree_group import AnyTreeGroup, assert_copy_is_independent, stumble
 

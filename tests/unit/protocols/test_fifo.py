@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.core.effects import Deliver
-from ordercast.protocols.links import ACK, Ack, Hello, Welcome
+from ordercast.protocols.shared.links import ACK, Ack, Hello, Welcome
 from tests.support.group import Group
 
 

@@ -8,9 +8,9 @@ from ordercast.core.effects import Deliver, Note
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.messages import Message
 from ordercast.protocols import lookup
-from ordercast.protocols.flood import Data
-from ordercast.protocols.links import Ack
-from ordercast.protocols.sequencer import Order
+from ordercast.protocols.flood.flood import Data
+from ordercast.protocols.flood.sequencer import Order
+from ordercast.protocols.shared.links import Ack
 from tests.support.group import Group
 
 LINE = [("ann", "bob"), ("bob", "cho"), ("cho", "dan")]

@@ -7,8 +7,8 @@ import pytest
 
 from ordercast.core.effects import Send, SetTimer
 from ordercast.core.errors import PeerError
-from ordercast.protocols.flood import Data, Flood
-from ordercast.protocols.links import ABOVE_LIMIT, ACK, ACK_EVERY, HELLO, RESEND, Ack, Hello, Link, Welcome
+from ordercast.protocols.flood.flood import Data, Flood
+from ordercast.protocols.shared.links import ABOVE_LIMIT, ACK, ACK_EVERY, HELLO, RESEND, Ack, Hello, Link, Welcome
 from tests.support.group import Group
 
 

@@ -16,7 +16,7 @@ from ordercast.core.messages import Packet
 from ordercast.overlay.extended import Overlay
 from ordercast.overlay.graphs import build_graph
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu_packets import Ack, Alias, Data, Whole
+from ordercast.protocols.locamu.packets import Ack, Alias, Data, Whole
 from ordercast.scenario.model import Tree
 from tests.support.locamu_lab import TreeGroup, line
 

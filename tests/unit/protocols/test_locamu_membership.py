@@ -10,9 +10,8 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu import LOCAMU
-from ordercast.protocols.locamu_membership import DEPARTED, GONE, INSIDE, OUTSIDE, Membership
-from ordercast.protocols.locamu_membership_notices import (
+from ordercast.protocols.locamu.membership.node import DEPARTED, GONE, INSIDE, OUTSIDE, Membership
+from ordercast.protocols.locamu.membership.notices import (
     Ask,
     Depart,
     Knock,
@@ -23,10 +22,11 @@ from ordercast.protocols.locamu_membership_notices import (
     from_tag,
     tag_of,
 )
-from ordercast.protocols.locamu_packets import Ack, Data, Notice, Whole
+from ordercast.protocols.locamu.packets import Ack, Data, Notice, Whole
+from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.load import parse_scenario
 from ordercast.sim import simulate
-from ordercast.sim.explicit import deeds_of
+from ordercast.sim.links.explicit import deeds_of
 from tests.mutants.locamu_membership_mutants import AddressesWhoIsIn, BeginsWithoutPast
 from tests.support.locamu_membership_lab import ChangingTree, content_of
 

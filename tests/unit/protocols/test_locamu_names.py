@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ordercast.core.errors import PeerError
-from ordercast.protocols.locamu_packets import Ack, Alias, Data, Plain, flat_names, read_names
-from ordercast.protocols.locamu_store import MOST_BEYOND, Waiting, in_runs, of_runs
+from ordercast.protocols.locamu.packets import Ack, Alias, Data, Plain, flat_names, read_names
+from ordercast.protocols.locamu.store import MOST_BEYOND, Waiting, in_runs, of_runs
 from tests.support.locamu_lab import TreeGroup, line
 
 _NUMBERS = st.integers(0, 1 << 40)

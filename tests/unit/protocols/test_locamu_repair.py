@@ -6,9 +6,9 @@ import pytest
 
 from ordercast.core.messages import Message
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu_forwarding import LONGEST_BURST
-from ordercast.protocols.locamu_machine import AT_ONCE
-from ordercast.protocols.locamu_packets import Ack, Alias, Data
+from ordercast.protocols.locamu.forwarding import LONGEST_BURST
+from ordercast.protocols.locamu.machine import AT_ONCE
+from ordercast.protocols.locamu.packets import Ack, Alias, Data
 from tests.support.locamu_lab import TreeGroup, line
 from tests.support.locamu_membership_lab import ChangingTree
 from tests.support.sim_lab import Lab, publish, scenario, schedule

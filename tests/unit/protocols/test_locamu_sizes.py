@@ -6,13 +6,13 @@ import pytest
 
 from ordercast.core.messages import Packet
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu_packets import Data
-from ordercast.protocols.locamu_rules import radii
-from ordercast.protocols.locamu_sizes import formula, largest, streams_around
+from ordercast.protocols.locamu.packets import Data
+from ordercast.protocols.locamu.rules import radii
+from ordercast.protocols.locamu.sizes import formula, largest, streams_around
 from ordercast.scenario.load import parse_scenario
-from ordercast.sim.network import Channel
+from ordercast.sim.links.network import Channel
+from ordercast.sim.links.world import World
 from ordercast.sim.run import live
-from ordercast.sim.world import World
 from tests.support.locamu_lab import TreeGroup, line
 
 LINE_SIZES = {"01": (20, 20), "12": (40, 40), "23": (60, 60), "34": (60, 80), "45": (52, 72)}

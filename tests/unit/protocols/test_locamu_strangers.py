@@ -7,7 +7,7 @@ import pytest
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Message
-from ordercast.protocols.locamu_membership_notices import (
+from ordercast.protocols.locamu.membership.notices import (
     EVERYBODY,
     Content,
     Members,
@@ -17,7 +17,7 @@ from ordercast.protocols.locamu_membership_notices import (
     Welcome,
     encode,
 )
-from ordercast.protocols.locamu_packets import SECOND_BITS, Ack, Alias, Data, Notice, Whole, flat_names
+from ordercast.protocols.locamu.packets import SECOND_BITS, Ack, Alias, Data, Notice, Whole, flat_names
 from tests.support.locamu_membership_lab import ChangingTree
 
 GROUP = Topic("g")

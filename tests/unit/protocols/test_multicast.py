@@ -14,7 +14,7 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.machine import Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.protocols import lookup
-from ordercast.protocols.multicast import Ask, Done
+from ordercast.protocols.multicast.multicast import Ask, Done
 from tests.support.group import Group
 from tests.support.multicast import CLIENT, Servers
 

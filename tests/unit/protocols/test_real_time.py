@@ -13,9 +13,9 @@ from ordercast.core.ids import NodeId, Origin
 from ordercast.core.machine import Outbox
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
-from ordercast.protocols.daisy_chain import DAISY_CHAIN
-from ordercast.protocols.multicast import Key, key_of
-from ordercast.protocols.real_time import Reached, RealTime
+from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN
+from ordercast.protocols.multicast.multicast import Key, key_of
+from ordercast.protocols.multicast.real_time import Reached, RealTime
 from tests.support.multicast import CLIENT, Servers
 
 SMALLEST = {"m": "12", "p": "1", "q": "2"}

@@ -11,7 +11,7 @@ from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.wire import Codec
-from ordercast.protocols.replica_log import LOG_PACKETS, Append, Entry, Prepare, Promise, ReplicaLog, Stale
+from ordercast.protocols.replicated.log import LOG_PACKETS, Append, Entry, Prepare, Promise, ReplicaLog, Stale
 
 A, B, C = map(NodeId, "abc")
 

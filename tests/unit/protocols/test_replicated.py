@@ -14,10 +14,10 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.protocols import lookup
-from ordercast.protocols.replica_groups import Division
-from ordercast.protocols.replica_log import Entry
-from ordercast.protocols.replicas import EnteringSkeen
-from ordercast.protocols.replicated import Forward, Input, Taken
+from ordercast.protocols.replicated.groups import Division
+from ordercast.protocols.replicated.log import Entry
+from ordercast.protocols.replicated.machine import Forward, Input, Taken
+from ordercast.protocols.replicated.variants import EnteringSkeen
 from tests.support.group import Group
 
 NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Origin
-from ordercast.protocols.seen import GAP_LIMIT, Seen
+from ordercast.protocols.shared.seen import GAP_LIMIT, Seen
 
 ANN, BOB = Origin("ann"), Origin("bob")
 

@@ -6,8 +6,8 @@ import pytest
 
 from ordercast.core.effects import Deliver
 from ordercast.core.errors import PeerError, UsageError
-from ordercast.protocols.flood import Data
-from ordercast.protocols.sequencer import BATCH, Order
+from ordercast.protocols.flood.flood import Data
+from ordercast.protocols.flood.sequencer import BATCH, Order
 from tests.support.group import Group
 
 PEOPLE = ("ann", "bob", "cho")

@@ -7,7 +7,7 @@ import pytest
 from ordercast.core.effects import EffectLog
 from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
-from ordercast.protocols.skeen import Propose, Skeen
+from ordercast.protocols.multicast.skeen import Propose, Skeen
 from tests.support.multicast import Servers
 
 

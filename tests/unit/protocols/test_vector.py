@@ -9,8 +9,8 @@ from ordercast.core.effects import Deliver
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.machine import Place
 from ordercast.protocols import lookup
-from ordercast.protocols.flood import Data
-from ordercast.protocols.vector import Vector
+from ordercast.protocols.flood.flood import Data
+from ordercast.protocols.flood.vector import Vector
 from tests.support.group import Group
 
 

@@ -13,8 +13,8 @@ from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
 from ordercast.scenario.tables import Uniform
-from ordercast.sim.processes import Processes, Timing, by_region, drawn_pairs, same_everywhere
-from ordercast.sim.scheduler import ns
+from ordercast.sim.clock import ns
+from ordercast.sim.connections import Processes, Timing, by_region, drawn_pairs, same_everywhere
 from tests.support.toy_processes import WORDS, Toy, Word
 
 FAR = ns(60_000)

@@ -10,7 +10,7 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
-from ordercast.sim.pubsub_layout import lay_out
+from ordercast.sim.pubsub.layout import lay_out
 
 CLIENT = {"edge": "b1", "topics": ["t"]}
 

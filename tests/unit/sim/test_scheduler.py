@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ordercast.sim.scheduler import Scheduler, ns
+from ordercast.sim.clock import Scheduler, ns
 
 
 def _logging(clock: Scheduler) -> tuple[list[tuple[int, Any]], Any]:

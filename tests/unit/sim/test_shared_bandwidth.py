@@ -10,8 +10,8 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.machine import Outbox
 from ordercast.core.messages import Message
+from ordercast.sim.links.world import World
 from ordercast.sim.run import live
-from ordercast.sim.world import World
 from tests.support.plain_flood import PLAIN_FLOOD, Data, Ping, PlainFlood, Silent, protocol_of
 from tests.support.sim_lab import MS, Lab, publish, scenario, schedule
 

@@ -9,8 +9,8 @@ import pytest
 
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Message
-from ordercast.protocols.flood import Data
-from ordercast.protocols.links import Ack
+from ordercast.protocols.flood.flood import Data
+from ordercast.protocols.shared.links import Ack
 from ordercast.pubsub.publications import Publication
 from ordercast.trace.collect import Life, collect
 from ordercast.trace.journal import Journal, Row, read_journal

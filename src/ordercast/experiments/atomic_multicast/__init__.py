@@ -21,7 +21,7 @@ from ordercast.experiments.atomic_multicast.scales import CLOCKS_SCALES, GROUPS_
 from ordercast.experiments.atomic_multicast.sources import DCC
 from ordercast.experiments.atomic_multicast.tcp import TCP_SCALES
 from ordercast.experiments.atomic_multicast.tcp import measure as measure_processes
-from ordercast.experiments.study import Study
+from ordercast.experiments.kit.study import Study
 
 _SET_UP = (
     " Every client sends, waits for its answer and sends again. A server handles one input at a time: 8 µs, 2 more a "

@@ -29,8 +29,8 @@ from ordercast.experiments.atomic_multicast.results import (
 from ordercast.experiments.atomic_multicast.runs import DCC, DCC_RV, DF, FEW, GROUPS, RANDOM, SKEEN, STRIDED, TPCC
 from ordercast.experiments.atomic_multicast.scales import SHARES, SIZES, SOME_CLIENTS
 from ordercast.experiments.atomic_multicast.sources import DCC as ARTICLE
-from ordercast.experiments.study import Claim
-from ordercast.experiments.verdicts import all_of
+from ordercast.experiments.kit.study import Claim
+from ordercast.experiments.kit.verdicts import all_of
 
 _RATE, _LATENCY, _P99 = "throughput_per_s", "latency_ms_mean", "latency_ms_p99"
 _FIXED = ("rand2", "rand4", "rand8")

@@ -17,8 +17,8 @@ from ordercast.experiments.atomic_multicast.runs import (
 )
 from ordercast.experiments.atomic_multicast.scales import CLOCKS, MOST_CLIENTS, RULES, SIZES
 from ordercast.experiments.atomic_multicast.sources import OURS
-from ordercast.experiments.study import GUARANTEES_HOLD, Claim, Row
-from ordercast.experiments.verdicts import HELD, VIOLATED, all_of
+from ordercast.experiments.kit.study import GUARANTEES_HOLD, Claim, Row
+from ordercast.experiments.kit.verdicts import HELD, VIOLATED, all_of
 
 _LOOP_TOLERANCE = 0.1
 _SAME = 1.02

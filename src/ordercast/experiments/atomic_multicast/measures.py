@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 from ordercast.trace.store import event_files
 
 _COLUMNS = ["node", "kind", "time_ns", "msg", "dst", "peer", "payload_bytes", "header_bytes", "info"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ordercast.experiments.atomic_multicast.runs import SERVERS
 from ordercast.experiments.atomic_multicast.scales import FEW_SERVERS, MOST_CLIENTS, SOME_CLIENTS
-from ordercast.experiments.study import Row, Value
+from ordercast.experiments.kit.study import Row, Value
 
 Figure = float | None
 """A measurement; None: it was not made."""

@@ -23,7 +23,7 @@ from ordercast.experiments.atomic_multicast.runs import (
     TPCC,
     configuration,
 )
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 
 COMPARED = (SKEEN, DF, DCC, DCC_RV, LITE, COVER)
 RULES = (DCC_RV, LITE, COVER)

@@ -14,7 +14,7 @@ from typing import cast
 
 from ordercast.experiments.atomic_multicast.runs import DCC, DF, FEW, SKEEN, SYSTEMS, destinations, measured_and_judged
 from ordercast.experiments.atomic_multicast.scales import COMPARED, FEW_SERVERS, SOME_CLIENTS
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 from ordercast.scenario.model import ClosedLoad, Scenario, Servers
 
 
@@ -46,7 +46,7 @@ TCP_SCALES = {
 
 def measure(parameters: Row) -> Row:
     """Run one configuration with real processes, measure its trace and have it judged."""
-    from ordercast.net.cluster import run_processes
+    from ordercast.net.supervise.cluster import run_processes
     from ordercast.protocols import lookup
 
     name, _ = SYSTEMS[str(parameters["system"])]

@@ -13,7 +13,7 @@ from ordercast.experiments.demo.setting import REPLICAS, SETTINGS, Act, Play
 from ordercast.experiments.demo.stage import ReplicaProcess, Stage
 from ordercast.services.bank_checks import History, bank_violations
 from ordercast.services.bank_replica import Summary, Told
-from ordercast.sim.pubsub import CLAIMS
+from ordercast.sim.pubsub.run import CLAIMS
 from ordercast.trace.collect import describe_run
 from ordercast.trace.schema import MANIFEST
 

@@ -21,8 +21,8 @@ from ordercast.experiments.ginger.setting import (
     TO_EDGE_MS,
     latency_ms,
 )
-from ordercast.net.cluster_file import BrokerEntry, ClusterFile
-from ordercast.net.wire_settings import WireSettings
+from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
+from ordercast.net.wire.settings import WireSettings
 from ordercast.pubsub.settings import BrokerSettings
 
 TOPICS = {"topic1": "accounts.PT", "topic2": "accounts.US"}

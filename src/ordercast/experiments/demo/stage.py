@@ -17,8 +17,8 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.experiments.demo.setting import REPLICAS, Play, cluster_file, limits
 from ordercast.experiments.ginger.setting import BROKERS
-from ordercast.net.broker_cluster import Cluster
-from ordercast.net.wire_ports import lasting_door
+from ordercast.net.brokers.cluster import Cluster
+from ordercast.net.turn_ports import lasting_door
 from ordercast.services.bank_replica import Summary, Told
 
 _STOPPING_S = 5.0

@@ -7,7 +7,7 @@ from ordercast.experiments.ginger.figures import fault_figures, key_figures, rep
 from ordercast.experiments.ginger.runs import measure, measure_latency, measure_repair, weigh
 from ordercast.experiments.ginger.scales import FAULT_SCALES, KEY_SCALES, REPAIR_SCALES, SCENARIO_SCALES
 from ordercast.experiments.ginger.sources import GINGER
-from ordercast.experiments.study import Study
+from ordercast.experiments.kit.study import Study
 
 _SET_UP = (
     " Eight brokers in Europe, North America and Asia, at most three neighbours each, and five clients of two topics, "

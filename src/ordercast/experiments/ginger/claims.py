@@ -25,8 +25,8 @@ from ordercast.experiments.ginger.results import Estimate, Results, estimate, sh
 from ordercast.experiments.ginger.scales import BUFFER, BY_FAULTS, KEYS, LENGTH, MANY_KEYS, ONE_KEY, SMALL_BUFFER
 from ordercast.experiments.ginger.setting import MAIN, PROCESSES, mean_path_ms
 from ordercast.experiments.ginger.sources import OURS
-from ordercast.experiments.study import Claim
-from ordercast.experiments.verdicts import HELD, all_of
+from ordercast.experiments.kit.study import Claim
+from ordercast.experiments.kit.verdicts import HELD, all_of
 
 _NEAR = 0.10
 _SLACK = 1.02

@@ -11,8 +11,8 @@ from ordercast.experiments.ginger.results import Results, above, estimate, numbe
 from ordercast.experiments.ginger.scales import FEW_KEYS
 from ordercast.experiments.ginger.setting import MAIN, SCENARIOS
 from ordercast.experiments.ginger.sources import OURS, SHORT
-from ordercast.experiments.study import GUARANTEES_HOLD, Claim
-from ordercast.experiments.verdicts import HELD, VIOLATED, all_of
+from ordercast.experiments.kit.study import GUARANTEES_HOLD, Claim
+from ordercast.experiments.kit.verdicts import HELD, VIOLATED, all_of
 
 _EQUAL = "equal"
 _SLOWER, _SLOWER_FEW = 1.5, 1.2

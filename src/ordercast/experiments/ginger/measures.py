@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import GUARANTEES as GUARANTEES_BY_NAME
-from ordercast.experiments import verdicts
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit import verdicts
+from ordercast.experiments.kit.study import Row
 from ordercast.pubsub.publications import Publication
 
 if TYPE_CHECKING:

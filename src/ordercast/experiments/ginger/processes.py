@@ -33,13 +33,13 @@ from ordercast.experiments.ginger.setting import (
     latency_ms,
     level_of,
 )
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 from ordercast.services.bank_workload import BankWorkload
 
 if TYPE_CHECKING:
     from ordercast.api import Client, Inbox
-    from ordercast.net.broker_cluster import Cluster
-    from ordercast.net.wire_settings import WireSettings
+    from ordercast.net.brokers.cluster import Cluster
+    from ordercast.net.wire.settings import WireSettings
 
 FASTER = 5.0
 """Everything takes so much less time than in the simulation."""
@@ -180,9 +180,9 @@ class _Files(msgspec.Struct):
 
 async def _files(parameters: Row, directory: Path, run: Path, doors: Doors) -> _Files:
     """A file for every broker, because each reaches the others through doors of its own."""
-    from ordercast.net.cluster_file import BrokerEntry, ClusterFile
-    from ordercast.net.credentials import split_address
-    from ordercast.net.wire_ports import address_of, lasting_door
+    from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
+    from ordercast.net.turn_ports import address_of, lasting_door
+    from ordercast.net.wire.credentials import split_address
     from ordercast.pubsub.settings import BrokerSettings
 
     held = {broker: lasting_door() for broker in BROKERS}
@@ -212,7 +212,7 @@ async def _files(parameters: Row, directory: Path, run: Path, doors: Doors) -> _
 
 
 def _cluster(file: Path, directory: Path) -> Cluster:
-    from ordercast.net.broker_cluster import Cluster
+    from ordercast.net.brokers.cluster import Cluster
 
     return Cluster(file, directory / "brokers", bound=True)
 
@@ -222,14 +222,14 @@ def _timers() -> dict[str, float]:
 
 
 def _limits() -> WireSettings:
-    from ordercast.net.wire_settings import WireSettings
+    from ordercast.net.wire.settings import WireSettings
 
     return WireSettings(silence_ms=_SILENCE_MS, handshake_ms=_SILENCE_MS)
 
 
 def _describe(run: Path, *, drained: bool) -> None:
     """Write down what the journals cannot say: that everybody waited for the end, and what is claimed."""
-    from ordercast.sim.pubsub import CLAIMS
+    from ordercast.sim.pubsub.run import CLAIMS
     from ordercast.trace.collect import describe_run
     from ordercast.trace.schema import MANIFEST
 

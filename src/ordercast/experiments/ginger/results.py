@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 import msgspec
 import pyarrow as pa
 
-from ordercast.experiments.study import Row, Value
+from ordercast.experiments.kit.study import Row, Value
 
 _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t for 95 % with 1, 2, ... degrees of freedom."""

@@ -10,7 +10,7 @@ from ordercast.experiments.ginger.measures import bank_verdict, counts, judged, 
 from ordercast.experiments.ginger.setting import AFTER_MS, BROKERS, CLIENTS, INTERVAL_MS, PROCESSES, fault_ms, scenario
 from ordercast.experiments.ginger.structure import Seen, findings
 from ordercast.experiments.ginger.watch import Watch
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 
 _LOOK_BEFORE_MS = 1.0
 _PROTOCOL = "broker"
@@ -43,7 +43,7 @@ def measure_repair(parameters: Row) -> Row:
 def observe(parameters: Row) -> tuple[Row, Watch, dict[str, str]]:
     """One simulated run: its measurements, what was watched, and the verdict of each check."""
     from ordercast.sim.catalogue import SIMULATED
-    from ordercast.sim.pubsub import build_world, live, manifest_of
+    from ordercast.sim.pubsub.run import build_world, live, manifest_of
     from ordercast.trace.recorder import Recorder
     from ordercast.trace.store import RunWriter
     from ordercast.verify.load import load

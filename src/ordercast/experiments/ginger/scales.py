@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 
 from ordercast.experiments.ginger.setting import FAULTS, MAIN, PROCESSES, SCENARIOS, configuration
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 
 FEW_KEYS, MANY_KEYS = 10, 1000
 KEYS = (1, 10, 100, 1000)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal, cast
 
 from ordercast.core.chance import mix, salt, unit
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 from ordercast.scenario.brokers import BrokerClient, BrokerTree, RegionLatency
 from ordercast.scenario.model import Crash, Fault, LinkOverride, Scenario, Schedule, Step
 from ordercast.services.bank_workload import BankWorkload

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ordercast.experiments.ginger.setting import CLIENTS, DEGREE, FAILING
 from ordercast.experiments.ginger.watch import Watch
 from ordercast.experiments.ginger.watch_tree import ACCEPTED, Request
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 
 Finding = tuple[bool | None, str]
 """Whether it holds in this run (None: the run has nothing to say), and what was seen."""

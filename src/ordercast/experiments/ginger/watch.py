@@ -15,12 +15,12 @@ from ordercast.pubsub.client_packets import Entries
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.pubsub.topic_packets import OpenTopic, SyncEnd, TopicBuffer
-from ordercast.sim.pubsub_rest import unrest
+from ordercast.sim.pubsub.rest import unrest
 
 if TYPE_CHECKING:
     from ordercast.broker.node import Broker
-    from ordercast.sim.processes.life import Life
-    from ordercast.sim.pubsub_world import PubsubWorld
+    from ordercast.sim.connections.life import Life
+    from ordercast.sim.pubsub.world import PubsubWorld
 
 _NS_PER_MS = 1e6
 _Channel = tuple[str, str, str]

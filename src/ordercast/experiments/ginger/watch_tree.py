@@ -15,7 +15,7 @@ from ordercast.pubsub.overlay_packets import ParentRequest, ParentResponse, Root
 
 if TYPE_CHECKING:
     from ordercast.broker.node import Broker
-    from ordercast.sim.pubsub_world import PubsubWorld
+    from ordercast.sim.pubsub.world import PubsubWorld
 
 ACCEPTED = "accepted"
 _NS_PER_MS = 1e6

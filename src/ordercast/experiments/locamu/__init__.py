@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from ordercast.experiments.kit.study import Study
 from ordercast.experiments.locamu.claims_causal import many_groups_claims, one_group_claims
 from ordercast.experiments.locamu.claims_single import single_claims
 from ordercast.experiments.locamu.figures import many_groups_figures, one_group_figures, single_figures
 from ordercast.experiments.locamu.runs import ONE, SUBTREES, measure, weigh
 from ordercast.experiments.locamu.scales import PAPER, QUICK, causal, single_publisher
 from ordercast.experiments.locamu.sources import LOCAMU
-from ordercast.experiments.study import Study
 
 _SET_UP = (
     " Perfect binary trees; a node has one server for both directions, so a copy takes its bytes over the bandwidth at "

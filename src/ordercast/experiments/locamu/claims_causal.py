@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Set
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, Point, measured_at
+from ordercast.experiments.kit.curves import Curve, Point, measured_at
+from ordercast.experiments.kit.study import Claim
+from ordercast.experiments.kit.verdicts import all_of
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, promises
 from ordercast.experiments.locamu.results import (
@@ -23,8 +25,6 @@ from ordercast.experiments.locamu.results import (
 )
 from ordercast.experiments.locamu.runs import BARRIERS, CBCAST, LOCAMU, MODEL, WIRE
 from ordercast.experiments.locamu.sources import OURS
-from ordercast.experiments.study import Claim
-from ordercast.experiments.verdicts import all_of
 
 BYTES, ALL = "metadata_bytes", "aggregated_per_s"
 FAST, SLOW = "ab", "cd"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ordercast.experiments.kit.study import GUARANTEES_HOLD, ORDER_HOLDS, Claim, Row
+from ordercast.experiments.kit.verdicts import HELD, VIOLATED
 from ordercast.experiments.locamu.results import Results, Verdict
 from ordercast.experiments.locamu.runs import COMPLETE, LOCAMU, ORDER_HELD
 from ordercast.experiments.locamu.sources import OURS, SHORT
-from ordercast.experiments.study import GUARANTEES_HOLD, ORDER_HOLDS, Claim, Row
-from ordercast.experiments.verdicts import HELD, VIOLATED
 
 PROTOTYPE = "an independent prototype of the corrected protocol: sizes measured, capacities computed from them"
 _LITTLE = 0.05

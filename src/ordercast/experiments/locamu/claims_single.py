@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, fit_line, measured_at
+from ordercast.experiments.kit.curves import Curve, fit_line, measured_at
+from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.verdicts import all_of
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, promises
 from ordercast.experiments.locamu.results import (
@@ -29,8 +31,6 @@ from ordercast.experiments.locamu.results import (
 from ordercast.experiments.locamu.runs import CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, SENDER, WIRE
 from ordercast.experiments.locamu.scales import BANDWIDTHS, PAYLOADS
 from ordercast.experiments.locamu.sources import OURS
-from ordercast.experiments.study import Claim, Row
-from ordercast.experiments.verdicts import all_of
 
 ONE, ALL = "individual_per_s", "aggregated_per_s"
 _NEAR, _ROUGH = 0.05, 0.1

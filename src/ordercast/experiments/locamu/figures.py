@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve
+from ordercast.experiments.kit.curves import Curve
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_causal import ALL, BYTES, FAST, SLOW, by_publishers
 from ordercast.experiments.locamu.claims_single import ONE, by_f

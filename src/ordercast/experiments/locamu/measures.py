@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 
 if TYPE_CHECKING:
     from ordercast.core.messages import Message
-    from ordercast.sim.host import Host
-    from ordercast.sim.world import World
+    from ordercast.sim.links.host import Host
+    from ordercast.sim.links.world import World
 
 _STEP_NS = 500_000
 _PATIENCE_NS = 3_600_000_000_000

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, curve
+from ordercast.experiments.kit.curves import Curve, curve
+from ordercast.experiments.kit.study import Row, Value
 from ordercast.experiments.locamu.runs import MODEL
-from ordercast.experiments.study import Row, Value
 
 Figure = float | None
 """A measurement; None: it was not made."""

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ordercast.experiments.kit.study import Row, Value
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.runs import (
     ANY,
@@ -31,7 +32,6 @@ from ordercast.experiments.locamu.runs import (
     WIRE,
     configuration,
 )
-from ordercast.experiments.study import Row, Value
 
 PER_PUBLISHER = 100.0
 """Messages per second of each publisher, where causal protocols are compared."""

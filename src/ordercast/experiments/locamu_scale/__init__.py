@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ordercast.experiments.kit.study import Study
 from ordercast.experiments.locamu.sources import LOCAMU
 from ordercast.experiments.locamu_scale import (
     large,
@@ -14,7 +15,6 @@ from ordercast.experiments.locamu_scale import (
     worst_case_figures,
     worst_cases,
 )
-from ordercast.experiments.study import Study
 
 WORST_CASE_STUDY = Study(
     name="locamu-5.4",

@@ -1,14 +1,14 @@
 """Worst cases of header and local memory, in bytes, as formulas of system size, f and degree (figure 5.4).
 
-LoCaMu's two header sizes come from `ordercast.protocols.locamu_sizes`: the formula that gives the 540 bytes that the
+LoCaMu's two header sizes come from `ordercast.protocols.locamu.sizes`: the formula that gives the 540 bytes that the
 source states, and the largest header that this implementation can have. The source has no formula for memory.
 """
 
 from __future__ import annotations
 
 from ordercast.experiments.locamu_scale import zipf
-from ordercast.protocols.locamu_rules import radii
-from ordercast.protocols.locamu_sizes import WORD, largest, streams_around
+from ordercast.protocols.locamu.rules import radii
+from ordercast.protocols.locamu.sizes import WORD, largest, streams_around
 
 BYTES_PER_PROCESSED = 3 * WORD
 """Of what a LoCaMu node knows of one forwarder: its rank, how far its stream is processed, and one number beyond."""

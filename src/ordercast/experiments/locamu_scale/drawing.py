@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve
+from ordercast.experiments.kit.curves import Curve
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu.style import FIGURE_SETTINGS
-from ordercast.experiments.study import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

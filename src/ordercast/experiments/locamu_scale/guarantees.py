@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ordercast.experiments.kit.study import GUARANTEES_HOLD, Claim, Row
+from ordercast.experiments.kit.verdicts import HELD, VIOLATED
 from ordercast.experiments.locamu.sources import OURS
-from ordercast.experiments.study import GUARANTEES_HOLD, Claim, Row
-from ordercast.experiments.verdicts import HELD, VIOLATED
 
 
 def guarantees_hold(rows: Sequence[Row]) -> Claim:

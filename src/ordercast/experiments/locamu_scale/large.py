@@ -11,7 +11,7 @@ import msgspec
 
 from ordercast.core.chance import shuffled
 from ordercast.core.errors import InvariantError
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 from ordercast.scenario.model import Everyone, Link, OpenLoad, Scenario, Subtrees, Trace, Tree
 
 ONE, SUBTREES = "one", "subtrees"

@@ -7,12 +7,12 @@ from typing import cast
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, Point, curve
+from ordercast.experiments.kit.curves import Curve, Point, curve
+from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.verdicts import all_of
 from ordercast.experiments.locamu.sources import OURS, SHORT
 from ordercast.experiments.locamu_scale.guarantees import guarantees_hold
 from ordercast.experiments.locamu_scale.large import MESSAGES, ONE, PUBLISHERS, SUBTREES
-from ordercast.experiments.study import Claim, Row
-from ordercast.experiments.verdicts import all_of
 
 FROM_NODES = 511
 """From here on every neighbourhood of f = 1 is whole somewhere in the tree."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Point
+from ordercast.experiments.kit.curves import Point
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu.style import LOOKS, REFERENCE
 from ordercast.experiments.locamu_scale.drawing import double, drawn, label, line, panels
 from ordercast.experiments.locamu_scale.large import MESSAGES, ONE, PUBLISHERS, SUBTREES
 from ordercast.experiments.locamu_scale.large_claims import by_size, micros_per_hop
-from ordercast.experiments.study import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,13 +12,13 @@ import time
 import msgspec
 
 from ordercast.core.registry import ProtocolInfo
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu_scale.footprint import own_bytes, reachable, resident_bytes
 from ordercast.experiments.locamu_scale.large import ONE, scenario
 from ordercast.experiments.locamu_scale.simulated import Sizes, by_tally, lived
-from ordercast.experiments.study import Row
 from ordercast.protocols import lookup
+from ordercast.sim.links.world import World
 from ordercast.sim.run import live
-from ordercast.sim.world import World
 
 _LOOKED_AT = 64
 """Nodes whose machines are taken apart."""

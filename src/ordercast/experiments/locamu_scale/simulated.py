@@ -14,15 +14,16 @@ from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.core.wire import Codec
+from ordercast.experiments.kit.study import Row
+from ordercast.experiments.kit.verdicts import judged
 from ordercast.experiments.locamu_scale.meter import Metered, metered
-from ordercast.experiments.study import Row
-from ordercast.experiments.verdicts import judged
-from ordercast.protocols import cbcast_clocks, locamu_packets
-from ordercast.protocols.locamu_sizes import WORD
+from ordercast.protocols.locamu import packets as locamu_packets
+from ordercast.protocols.locamu.sizes import WORD
+from ordercast.protocols.tree import cbcast_clocks
 from ordercast.scenario.model import Scenario, Trace
-from ordercast.sim.host import Host
+from ordercast.sim.links.host import Host
+from ordercast.sim.links.world import World
 from ordercast.sim.run import live, simulate
-from ordercast.sim.world import World
 
 Prepare = Callable[[World], None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ordercast.core.chance import shuffled
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.study import Row
 from ordercast.scenario.model import Crash, Detector, Fault, Link, Node, OpenLoad, Scenario, Trace, Tree
 
 EVERY_MS = 200.0

@@ -7,13 +7,13 @@ from typing import cast
 
 import pyarrow as pa
 
+from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.verdicts import HELD, UNDECIDED, all_of
 from ordercast.experiments.locamu.sources import OURS
 from ordercast.experiments.locamu_scale.guarantees import guarantees_hold
 from ordercast.experiments.locamu_scale.storm import DETECTOR_MS, DOWN_MS, EVERY_MS, QUARTER, SINGLE
 from ordercast.experiments.locamu_scale.storm_runs import OTHERS, SETTINGS
 from ordercast.experiments.locamu_scale.text import size
-from ordercast.experiments.study import Claim, Row
-from ordercast.experiments.verdicts import HELD, UNDECIDED, all_of
 
 _TOGETHER = {SINGLE: "one node down", QUARTER: "a quarter of the nodes down"}
 _COMPLETE_MS = 2_000.0

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu.style import LOOKS, REFERENCE
 from ordercast.experiments.locamu_scale.drawing import drawn, label, panels
 from ordercast.experiments.locamu_scale.storm import DETECTOR_MS, DOWN_MS
 from ordercast.experiments.locamu_scale.storm_claims import name, setting_name
 from ordercast.experiments.locamu_scale.storm_runs import BEFORE_MS, SETTINGS, STEP_MS, series
 from ordercast.experiments.locamu_scale.storm_watch import BIN_MS, KINDS
-from ordercast.experiments.study import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,11 +12,11 @@ from ordercast.core.ids import NodeId
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Packet
 from ordercast.core.registry import ProtocolInfo
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu_scale.meter import metered
 from ordercast.experiments.locamu_scale.simulated import lived, machine_of
 from ordercast.experiments.locamu_scale.storm import BANDWIDTH_MBPS, QUARTER, SINGLE, scenario
 from ordercast.experiments.locamu_scale.storm_watch import BIN_MS, KINDS, REPAIRS, Gap, StormWatch
-from ordercast.experiments.study import Row
 from ordercast.scenario.model import Crash
 
 OTHERS = ("cbcast", "delta-neighbourhood")

@@ -16,12 +16,12 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.experiments.locamu_scale.meter import metered
 from ordercast.experiments.locamu_scale.simulated import machine_of
 from ordercast.experiments.locamu_scale.storm import DETECTOR_MS, LATENCY_MS, children
-from ordercast.protocols.locamu_packets import Alias, Data
+from ordercast.protocols.locamu.packets import Alias, Data
 from ordercast.scenario.model import Crash
-from ordercast.sim.host import Host
-from ordercast.sim.packets import time_asked
-from ordercast.sim.scheduler import ns
-from ordercast.sim.world import World
+from ordercast.sim.clock import ns
+from ordercast.sim.links.host import Host
+from ordercast.sim.links.packets import time_asked
+from ordercast.sim.links.world import World
 
 BIN_MS = 20.0
 _LOOK_MS = 5.0

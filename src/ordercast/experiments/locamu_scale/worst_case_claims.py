@@ -7,7 +7,9 @@ from typing import cast
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, curve, fit_line, measured_at
+from ordercast.experiments.kit.curves import Curve, curve, fit_line, measured_at
+from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.verdicts import all_of
 from ordercast.experiments.locamu.sources import OURS, SHORT
 from ordercast.experiments.locamu_scale import zipf
 from ordercast.experiments.locamu_scale.closed_forms import largest_of_differences
@@ -29,9 +31,7 @@ from ordercast.experiments.locamu_scale.worst_cases import (
     F,
     completed,
 )
-from ordercast.experiments.study import Claim, Row
-from ordercast.experiments.verdicts import all_of
-from ordercast.protocols.locamu_sizes import formula
+from ordercast.protocols.locamu.sizes import formula
 
 STATED = 540
 """Bytes of a LoCaMu header that the source states for degree 3 and f = 1."""

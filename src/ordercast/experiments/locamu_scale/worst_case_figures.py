@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve
+from ordercast.experiments.kit.curves import Curve
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu.style import LOOKS
 from ordercast.experiments.locamu_scale.drawing import double, drawn, label, line, panels
 from ordercast.experiments.locamu_scale.worst_case_claims import by_degree, by_redundancy, by_size
@@ -23,7 +24,6 @@ from ordercast.experiments.locamu_scale.worst_cases import (
     ZIPF,
     completed,
 )
-from ordercast.experiments.study import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

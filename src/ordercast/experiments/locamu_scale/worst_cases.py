@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu_scale import zipf
 from ordercast.experiments.locamu_scale.closed_forms import (
     barriers_header,
@@ -16,9 +17,8 @@ from ordercast.experiments.locamu_scale.closed_forms import (
     within,
 )
 from ordercast.experiments.locamu_scale.simulated import Sizes, as_whole, by_tally, lived
-from ordercast.experiments.study import Row
-from ordercast.protocols.locamu_rules import radii
-from ordercast.protocols.locamu_sizes import formula, largest
+from ordercast.protocols.locamu.rules import radii
+from ordercast.protocols.locamu.sizes import formula, largest
 from ordercast.scenario.model import BurstLoad, Everyone, Explicit, Groups, Link, Scenario, Tree
 
 FORM, RUN = "closed form", "run"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.experiments.study import Study
+from ordercast.experiments.kit.study import Study
 from ordercast.experiments.vector_overhead.claims import claims
 from ordercast.experiments.vector_overhead.figures import figures
 from ordercast.experiments.vector_overhead.runs import SCALES, measure, weigh

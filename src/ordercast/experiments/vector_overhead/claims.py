@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, curve, fit_line, listed, rises
-from ordercast.experiments.study import GUARANTEES_HOLD, Claim, Row
+from ordercast.experiments.kit.curves import Curve, curve, fit_line, listed, rises
+from ordercast.experiments.kit.study import GUARANTEES_HOLD, Claim, Row
+from ordercast.experiments.kit.verdicts import HELD, VIOLATED
 from ordercast.experiments.vector_overhead.runs import DURATION_MS, HISTORY_NODES, LOAD_NODES, RATE
 from ordercast.experiments.vector_overhead.sources import BSS91, CB91, OURS, PC18
-from ordercast.experiments.verdicts import HELD, VIOLATED
 
 _LINEAR_R2 = 0.99
 _FLAT_BYTES = 4.0

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ordercast.experiments.curves import Curve, fit_line
-from ordercast.experiments.study import Row
+from ordercast.experiments.kit.curves import Curve, fit_line
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.vector_overhead.claims import by_rate, by_size, entry_bytes_by_duration
 from ordercast.experiments.vector_overhead.runs import HISTORY_NODES, LOAD_NODES, PROTOCOLS, RATE
 

@@ -1,0 +1,67 @@
+"""Where a publication is at this broker, and what it waits for: for people who ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ordercast.broker.topics.topic import TopicNode
+from ordercast.pubsub.publications import Publication, PublicationId
+
+if TYPE_CHECKING:
+    from ordercast.broker.topics.topics import Topics
+
+
+def explain(topics: Topics, message_id: str) -> dict[str, Any]:
+    """`state` is stable, logged, pending, held, orphan or unknown; the other entries say why."""
+    for topic in sorted({*topics.nodes, *topics.orphans.waiting, *topics.orphans.closing}):
+        head, found, number = message_id.rpartition(f"/{topic}#")
+        if not found or not number.isdigit():
+            continue
+        pair = (head, int(number))
+        kept = [store.entries for store in topics.orphans.closing.get(topic, {}).values()]
+        for queue in [topics.orphans.waiting.get(topic, ()), *kept]:
+            if any((entry.origin, entry.number) == pair for entry in queue):
+                return {"message": message_id, "topic": topic, "state": "orphan"}
+        node = topics.nodes.get(topic)
+        if node is not None:
+            return {"message": message_id, "topic": topic, **_at(topics, node, pair)}  # type: ignore[arg-type]
+    return {"message": message_id, "state": "unknown"}
+
+
+def _at(topics: Topics, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
+    origin, number = pair
+    if number <= node.base.get(origin, 0):
+        return {"state": "stable"}
+    if pair in node.have:
+        place = next(i for i, entry in enumerate(node.log) if (entry.origin, entry.number) == pair)
+        holders = 1 + sum(pair in part for parts in node.holders.values() for part in parts)
+        return {"state": "logged", "position": place, "brokers": holders}
+    if pair in node.pend:
+        return {"state": "pending", **_pending(topics, node, pair)}
+    held = node.hold.find(pair)
+    if held is not None:
+        return {"state": "held", "waits_for": _blockers(node, held)}
+    return {"state": "unknown"}
+
+
+def _pending(topics: Topics, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
+    covered = topics.ordering.coverage(node, pair, node.local_coverage(), every_child=False) or frozenset()
+    names = {member for member, _ in covered}
+    reports = node.reports.get(pair, {})
+    return {
+        "term": list(topics.overlay.term),
+        "covered": sorted(names),
+        "missing": sorted(topics.book.live(node.topic) - names),
+        "silent_children": sorted(
+            topics.overlay.children.get(child, str(child)) for child in node.down if child not in reports
+        ),
+        "channel": "root" if topics.overlay.is_root else "live" if node.up_live else "not synchronised",
+    }
+
+
+def _blockers(node: TopicNode, held: Publication) -> list[str]:
+    """Ids of the pending totals and of the own earlier publications that it waits for."""
+    totals = [entry for entry in node.pend.values() if not set(entry.keys).isdisjoint(held.keys)]
+    own = [node.pend[held.origin, number] for number in sorted(node.pending_of.get(held.origin, ()))]
+    earlier = [entry for number, entry in node.hold.of[held.origin].items() if number < held.number]
+    return list(dict.fromkeys(entry.id for entry in [*totals, *own, *earlier]))

@@ -1,0 +1,400 @@
+"""Members at their edge (M1 to M3, M6, M8, M11), member reports (M7) and what brokers between edge and root do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ordercast.broker.roster_book import FOR_EVER, touched
+from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.topic import Coverage, Member, TopicNode, Waiting, packets_of
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.core.process import Connection
+from ordercast.pubsub.client_packets import (
+    Denied,
+    Entries,
+    Flow,
+    Granted,
+    Left,
+    Live,
+    Resume,
+    Subscribe,
+    TopicState,
+    Unsubscribe,
+)  # fmt: skip
+from ordercast.pubsub.filters import check_topic
+from ordercast.pubsub.received import Received
+from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, MemberReport
+
+if TYPE_CHECKING:
+    from ordercast.broker.topics.topics import Topics
+
+FENCED = "fenced"
+_ASK = ("topics", "ask")
+
+
+class Members:
+    """The local members of every topic."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.t = topics
+        self.departing: dict[tuple[Topic, Origin], tuple[int, int]] = {}
+        """Ends of memberships that the root has not confirmed: epoch, and when to stop asking."""
+        self.asking = False
+
+    def subscribe(self, client: Client, packet: Subscribe) -> None:
+        """M1: what this broker has of the topic; the client answers with what it has."""
+        if self._objects(client, packet.topic, receives=packet.receives):
+            return
+        node = self.t.nodes.get(packet.topic)
+        have, base = (node.have.summary(), node.base.copy()) if node is not None else ({}, {})
+        self.t.wires.send(client.connection, TopicState(packet.topic, have, base))
+
+    def _objects(self, client: Client, topic: Topic, *, receives: bool) -> bool:
+        """Whether the topic is refused to the client, which is told why; nobody waits for it then."""
+        objection = self._objection(client, topic, receives=receives)
+        if objection:
+            self.t.wires.send(client.connection, Denied(topic, objection))
+            self.t.watching.joined(client, topic)
+        return bool(objection)
+
+    def _objection(self, client: Client, topic: Topic, *, receives: bool) -> str:
+        if self.t.book.fenced(client.origin):
+            return FENCED
+        try:
+            check_topic(topic)
+        except UsageError as error:
+            return str(error)
+        if receives and not client.may_subscribe(topic):
+            return f"{client.name} has no right to subscribe to {topic}"
+        if not receives and not client.may_publish(topic):
+            return f"{client.name} has no right to publish on {topic}"
+        return ""
+
+    def resume(self, client: Client, packet: Resume) -> None:
+        """M2: history bypasses locks, because it was delivered before. It may come in several pieces."""
+        if self._objects(client, packet.topic, receives=packet.receives):
+            return
+        node = self.t.node(packet.topic)
+        waiting = node.waiting.get(client.origin)
+        if waiting is None or waiting.connection != client.connection or waiting.receives != packet.receives:
+            waiting = Waiting(client.connection, client.next_epoch(), receives=packet.receives)
+            node.waiting[client.origin] = waiting
+        waiting.have, waiting.base, waiting.heard_ns = packet.have, packet.base, self.t.wires.now_ns
+        waiting.resumed = True
+        self.t.stability.merge_base(node, packet.base, client.connection)
+        if packet.entries:
+            self.t.ordering.take(node, client.connection, Entries(packet.topic, packet.entries), link=False)
+        self._ask_if_complete(node, client.origin, waiting)
+        self.t.watching.joined(client, packet.topic)
+        self._roll_call(node)
+
+    # M3
+
+    def _ask_if_complete(self, node: TopicNode, member: Origin, waiting: Waiting) -> None:
+        """The root is asked once everything that the client has delivered is here, and thus on its way up before."""
+        if waiting.epoch < self.t.book.epoch(node.topic, member):
+            self.denied(AttachDenied(node.topic, member, waiting.epoch, ()), outdated=True)
+            return
+        if waiting.resumed and not waiting.complete:
+            mine = node.have
+            silent = self.t.wires.now_ns - waiting.heard_ns >= self.t.settings.request_ms * 1e6
+            waiting.complete = silent or _includes(mine, Received(waiting.have))
+        if waiting.complete:
+            self._ask(node, member, waiting)
+        self._keep_asking()
+
+    def _ask(self, node: TopicNode, member: Origin, waiting: Waiting) -> None:
+        request = AttachRequest(node.topic, member, waiting.epoch)
+        if not self.confirmation_needed():
+            self.granted(AttachGranted(node.topic, self.t.overlay.term, member, waiting.epoch, (), new=False))
+        elif self.t.overlay.is_root:
+            self.t.authority.request(request)
+        else:
+            self.t.send_up(AttachRequest(node.topic, member, waiting.epoch, (self.t.overlay.node,)))
+
+    def confirmation_needed(self) -> bool:
+        """F-TOT-8, A2: only the root knows which totals the member may have been counted for elsewhere."""
+        return True
+
+    def _keep_asking(self) -> None:
+        if not self.asking:
+            self.asking = True
+            self.t.wires.set_timer(_ASK, int(self.t.settings.retry_ms * 1e6))
+
+    def ask_again(self) -> None:
+        """M3: every `retry_ms` while somebody waits."""
+        self.asking = False
+        for topic in sorted(self.t.nodes):
+            node = self.t.nodes.get(topic)
+            if node is not None:
+                for member in sorted(node.waiting):
+                    waiting = node.waiting.get(member)
+                    if waiting is not None:
+                        self._ask_if_complete(node, member, waiting)
+        self.repeat_departures()
+
+    def ask_soon(self, node: TopicNode, member: Origin, epoch: int) -> None:
+        """This broker itself, on behalf of orphans, waits for a membership that only publishes."""
+        waiting = node.waiting[member] = Waiting(None, epoch, receives=False)
+        waiting.complete = True
+        self._ask(node, member, waiting)
+        self._keep_asking()
+        self._roll_call(node)
+
+    def _roll_call(self, node: TopicNode) -> None:
+        """L6, M7: who is here has changed."""
+        node.recheck_all = True
+        self.t.touch(node)
+
+    def relay_request(self, packet: AttachRequest) -> None:
+        """M4: not ROOT: pass it on. A broker that seeks drops it; it will be asked again."""
+        if self.t.overlay.is_root:
+            self.t.authority.request(packet)
+        else:
+            self.t.send_up(
+                AttachRequest(packet.topic, packet.member, packet.epoch, (*packet.path, self.t.overlay.node))
+            )
+
+    # M5, M6
+
+    def answer(self, path: tuple[NodeId, ...], packet: AttachGranted | AttachDenied) -> None:
+        """M5: one step back along the path; at its end the edge acts on it."""
+        if not path:
+            if isinstance(packet, AttachGranted):
+                self.granted(packet)
+            else:
+                self.denied(packet)
+            return
+        for child, name in self.t.overlay.children.items():
+            if name == path[-1]:
+                self.t.wires.send(child, packet)
+                return
+
+    def relay_answer(self, sender: Connection, packet: AttachGranted | AttachDenied) -> None:
+        if sender != self.t.overlay.parent or packet.path[-1:] != (self.t.overlay.node,):
+            return
+        shorter = packet.path[:-1]
+        if isinstance(packet, AttachGranted):
+            if tuple(packet.term) < tuple(self.t.overlay.term):
+                return  # PC5: of a root that has been succeeded.
+            node = self.t.nodes.get(packet.topic)
+            if shorter and (node is None or not self.relays_grants(node)):
+                return
+            self.answer(shorter, AttachGranted(
+                packet.topic, packet.term, packet.member, packet.epoch, shorter, packet.new
+            ))  # fmt: skip
+        else:
+            self.answer(shorter, AttachDenied(packet.topic, packet.member, packet.epoch, shorter))
+
+    def relays_grants(self, node: TopicNode) -> bool:
+        """M5: what the root had sent before the grant has arrived here, and so went down before it.
+
+        Otherwise this broker has begun the topic anew meanwhile, and the edge would not know what it missed.
+        """
+        return node.up_live
+
+    def granted(self, packet: AttachGranted) -> None:
+        """M6. A grant that overtook the reset of the channel is ignored (F-TOT-14); it is asked for again."""
+        node = self.t.nodes.get(packet.topic)
+        waiting = node.waiting.get(packet.member) if node is not None else None
+        if node is None or waiting is None or waiting.epoch != packet.epoch or not waiting.complete:
+            return
+        if not (self.t.overlay.is_root or node.up_live):
+            return
+        del node.waiting[packet.member]
+        member = node.members[packet.member] = Member(waiting.connection, packet.epoch, receives=waiting.receives)
+        node.members_changed()
+        if member.connection is not None:
+            self._serve(node, member.connection, waiting, new=packet.new or not (waiting.have or waiting.base))
+        self.t.safety.publisher_here(node, packet.member)
+        self.t.stability.changed(node)
+        self._roll_call(node)
+        self.t.channels.ground(node)
+
+    def _serve(self, node: TopicNode, connection: Connection, waiting: Waiting, *, new: bool) -> None:
+        """M6.3 to M6.5: Granted first, then what the client lacks, then Live."""
+        send = self.t.wires.send
+        send(connection, Granted(node.topic, node.base.copy(), new))
+        if waiting.receives:
+            for piece in packets_of(node.difference(waiting.have, waiting.base)):
+                send(connection, Entries(node.topic, piece))
+        send(connection, Live(node.topic))
+        if not node.flow_open:
+            send(connection, Flow(node.topic, open=False))
+
+    def denied(self, packet: AttachDenied, *, outdated: bool = False) -> None:
+        """C9; or it is recorded with a later attach, and nobody is at the other end of this connection (M9)."""
+        node = self.t.nodes.get(packet.topic)
+        waiting = node.waiting.get(packet.member) if node is not None else None
+        if node is None or waiting is None or waiting.epoch != packet.epoch:
+            return
+        del node.waiting[packet.member]
+        if waiting.connection is not None:
+            self._say_denied(waiting.connection, packet.topic, fenced=not outdated)
+        else:
+            self.t.orphans.denied(packet.topic)
+        self._roll_call(node)
+        self.t.channels.denied(node)
+
+    # M7
+
+    def present(self, node: TopicNode) -> Coverage:
+        """Confirmed and waiting members here, and the ones that children have reported."""
+        here = {(origin, member.epoch) for origin, member in node.members.items()}
+        here.update((origin, waiting.epoch) for origin, waiting in node.waiting.items() if waiting.complete)
+        return frozenset(here).union(*node.member_reports.values())
+
+    def report(self, node: TopicNode) -> None:
+        """M7, not root: when the channel is live and every child has reported in this term."""
+        if not node.up_live or any(child not in node.member_reports for child in node.down):
+            return
+        present = self.present(node)
+        if present != node.member_sent:
+            node.member_sent = present
+            self.t.send_up(MemberReport(node.topic, self.t.overlay.term, tuple(sorted(present))))
+
+    def reported(self, node: TopicNode, child: Connection, packet: MemberReport) -> None:
+        if self.t.ordering.counts(packet.term):
+            node.member_reports[child] = frozenset(packet.members)
+            self._roll_call(node)
+
+    # M8, M11
+
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        """M11: at once, or as soon as what the client has published and is held has been admitted."""
+        node = self.t.nodes.get(packet.topic)
+        waiting = node.waiting.pop(client.origin, None) if node is not None else None
+        member = node.members.get(client.origin) if node is not None else None
+        if node is not None and member is not None:
+            member.leaving = True
+            node.members_changed()
+            self.t.stability.changed(node)
+            self.t.touch(node)
+        else:
+            if node is not None and waiting is not None:
+                self.depart(packet.topic, client.origin, waiting.epoch)
+                self._roll_call(node)
+                self.t.channels.ground(node)
+            self.t.wires.send(client.connection, Left(packet.topic))
+
+    def finish_leaving(self, node: TopicNode) -> None:
+        for origin in sorted(node.members):
+            member = node.members[origin]
+            if member.leaving and origin not in node.hold:
+                self._remove(node, origin)
+                self.depart(node.topic, origin, member.epoch)
+                if member.connection is not None:
+                    self.t.wires.send(member.connection, Left(node.topic))
+
+    def leave(self, node: TopicNode, origin: Origin) -> None:
+        """This broker has published all orphans."""
+        member = node.members.get(origin)
+        if member is not None:
+            member.leaving = True
+            self.t.touch(node)
+
+    def _remove(self, node: TopicNode, origin: Origin) -> None:
+        del node.members[origin]
+        node.members_changed()
+        self.t.stability.changed(node)
+        self._roll_call(node)
+        self.t.channels.ground(node)
+
+    def lost(self, client: Client, *, gone: bool) -> None:
+        """M8: the client is absent from here. Where a broken connection means a dead process its session is over.
+
+        An end on purpose takes leave of nothing: a client that wants to leave says Unsubscribe before.
+        """
+        last = 0
+        for topic in sorted(self.t.nodes):
+            node = self.t.nodes.get(topic)
+            if node is None:
+                continue
+            waiting = node.waiting.get(client.origin)
+            member = node.members.get(client.origin)
+            if waiting is not None and waiting.connection == client.connection:
+                last = max(last, waiting.epoch)
+                del node.waiting[client.origin]
+                self._roll_call(node)
+            if member is not None and member.connection == client.connection:
+                last = max(last, member.epoch)
+                self._absent(node, client.origin, member)
+            self.t.channels.ground(node)
+        if gone and last and self.t.settings.partitions == "excluded":
+            self.depart(Topic(""), client.origin, last)
+
+    def _absent(self, node: TopicNode, origin: Origin, member: Member) -> None:
+        if member.leaving:
+            member.connection = None  # It goes on leaving without its client.
+            node.members_changed()
+        else:
+            self._remove(node, origin)
+
+    def depart(self, topic: Topic, member: Origin, epoch: int) -> None:
+        """Tell the root, until it is known that the membership (without a topic: the session) is over."""
+        until = self.t.wires.now_ns + int(self.t.settings.member_timeout_ms * 1e6)
+        self.departing[topic, member] = (epoch, until)
+        self._tell_departure(topic, member)
+        self._keep_asking()
+
+    def repeat_departures(self) -> None:
+        for topic, member in sorted(self.departing):
+            self._tell_departure(topic, member)
+        if self.departing:
+            self._keep_asking()
+
+    def _tell_departure(self, topic: Topic, member: Origin) -> None:
+        epoch, until = self.departing.pop((topic, member), (0, 0))
+        over = self.t.book.over(topic, member, epoch) if topic else self.t.book.fenced(member)
+        if not over and self.t.wires.now_ns < until:
+            self.departing[topic, member] = (epoch, until)
+            self.relay_gone(MemberGone(topic, member, epoch))
+
+    def relay_gone(self, packet: MemberGone) -> None:
+        if self.t.overlay.is_root:
+            self.t.authority.member_gone(packet)
+        else:
+            self.t.send_up(packet)
+
+    def ended(self, who: Origin, epoch: int) -> None:
+        """A fence or a departure has become known: local members that it is about are members no more."""
+        member, topic = touched(who)
+        for name in [topic] if topic is not None else sorted(self.t.nodes):
+            node = self.t.nodes.get(name)
+            if node is None:
+                continue
+            waiting = node.waiting.get(member)
+            if waiting is not None and waiting.epoch <= epoch:
+                self.denied(AttachDenied(name, member, waiting.epoch, ()))
+            confirmed = node.members.get(member)
+            if confirmed is not None and confirmed.epoch <= epoch:
+                self._remove(node, member)
+                self._say_denied(confirmed.connection, name, fenced=epoch == FOR_EVER)
+                if confirmed.connection is None and not confirmed.leaving:
+                    self.t.orphans.denied(name)
+            if topic is None:
+                node.hold.drop(member)
+            self.t.stability.changed(node)
+            self._roll_call(node)
+
+    def superseded(self, topic: Topic, member: Origin, epoch: int) -> None:
+        """M9: it has asked for a later attach; unless that was here, the connection that is known here is dead."""
+        node = self.t.nodes.get(topic)
+        confirmed = node.members.get(member) if node is not None else None
+        if node is None or confirmed is None or confirmed.epoch >= epoch:
+            return
+        waiting = node.waiting.get(member)
+        if waiting is None or waiting.epoch < epoch:
+            self._remove(node, member)
+
+    def _say_denied(self, connection: Connection | None, topic: Topic, *, fenced: bool) -> None:
+        if connection is not None and fenced:
+            self.t.wires.send(connection, Denied(topic, FENCED))
+
+
+def _includes(mine: Received, theirs: Received) -> bool:
+    """Whether everything of `theirs` is in `mine`."""
+    return all(number <= mine.low.get(origin, 0) for origin, number in theirs.low.items()) and all(
+        (origin, number) in mine for origin, numbers in theirs.extras.items() for number in numbers
+    )

@@ -1,0 +1,359 @@
+"""Publications: admission and holding (P1 to P5), totals: prepare, coverage, commit (L1 to L6).
+
+A lock blocks only new publications of this broker's own clients (F-TOT-1); a prepare never waits, from wherever it
+comes (F-TOT-2, F-TOT-3); the root alone decides the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.topic import MOST_IN_PACKET, Coverage, TopicNode, packets_of
+from ordercast.core.messages import Guarantee
+from ordercast.core.process import Connection
+from ordercast.pubsub.client_packets import Entries, Refused
+from ordercast.pubsub.publications import Publication, PublicationId, void
+from ordercast.pubsub.received import Received
+from ordercast.pubsub.topic_packets import Prepare, TotalAck
+
+if TYPE_CHECKING:
+    from ordercast.broker.topics.topics import Topics
+
+_EVENTUAL, _FIFO, _CAUSAL, _TOTAL = Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL
+
+
+class Outflow:
+    """Admitted publications on their way out: runs of plain ones and of totals, each run one packet, in order."""
+
+    def __init__(self, ordering: Ordering, node: TopicNode) -> None:
+        self.ordering = ordering
+        self.node = node
+        self.plain: list[Publication] = []
+        self.totals: list[Publication] = []
+
+    def admit(self, entry: Publication) -> None:
+        """P3."""
+        if entry.guarantee is _TOTAL:
+            if self.plain:
+                self.flush()
+            if self.node.add_pending(entry):
+                self.totals.append(entry)
+        else:
+            if self.totals:
+                self.flush()
+            if self.node.have.add(entry.origin, entry.number):
+                self.plain.append(entry)
+
+    def flush(self) -> None:
+        for piece in packets_of(self.plain):
+            self.ordering.spread(self.node, Entries(self.node.topic, piece), None)
+        for piece in packets_of(self.totals):
+            self.ordering.spread_prepare(self.node, Prepare(self.node.topic, piece), None)
+        self.plain, self.totals = [], []
+
+
+class Ordering:
+    """The rules for one publication after another; batches are the unit of work."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.t = topics
+        self.session_scope = topics.settings.order_scope == "session"
+
+    # P1 to P5
+
+    def publish(self, node: TopicNode, client: Client, packet: Entries) -> None:
+        """P1: from a local client. Without membership it is dropped: the client sends it again after Live."""
+        member = node.members.get(client.origin)
+        if member is None or member.leaving:
+            return
+        node.fresh.add(client.origin)
+        self.t.touch(node)
+        if not node.pend and client.origin not in node.hold and self._all_plain_and_next(node, client, packet):
+            self.t.wires.count("entries_admitted", len(packet.entries))
+            self.spread(node, packet, None)
+        else:
+            self._publish_each(node, client, packet.entries)
+
+    def _all_plain_and_next(self, node: TopicNode, client: Client, packet: Entries) -> bool:
+        """Whether nothing in the packet needs a look of its own; then all of it counts as received."""
+        origin, topic = client.origin, packet.topic
+        if origin in node.have.extras or not packet.entries or not client.may_publish(topic):
+            return False
+        expected = node.have.low.get(origin, 0)
+        for entry in packet.entries:
+            expected += 1
+            guarantee = entry.guarantee
+            if (
+                entry.number != expected
+                or (guarantee is not _CAUSAL and guarantee is not _FIFO and guarantee is not _EVENTUAL)
+                or entry.origin != origin
+                or entry.topic != topic
+                or len(entry.keys) != 1
+            ):
+                return False
+        node.have.low[origin] = expected
+        return True
+
+    def _publish_each(self, node: TopicNode, client: Client, entries: Sequence[Publication]) -> None:
+        out = Outflow(self, node)
+        following = node.extent(client.origin, held=True)[0] + 1
+        for entry in entries:
+            if entry.number > following:
+                following = node.extent(client.origin, held=True)[0] + 1
+            objection = self._objection(node, client, entry, following)
+            if objection:
+                self.t.wires.count("publications_refused")
+                self.t.wires.send(client.connection, Refused(node.topic, entry.number, objection))
+                if entry.origin != client.origin or entry.number != following or not client.may_publish(node.topic):
+                    continue
+                # V1: otherwise everything behind it would have to be refused too.
+                entry = void(client.origin, following, node.topic)  # noqa: PLW2901
+            if entry.number == following:
+                following += 1
+            pair = (entry.origin, entry.number)
+            if node.known(pair) or node.hold.find(pair) is not None:
+                continue
+            if self.must_hold(node, entry):
+                node.hold.add(entry)
+                self.t.wires.count("publications_held")
+            else:
+                self.t.wires.count("entries_admitted")
+                out.admit(entry)
+        out.flush()
+
+    def _objection(self, node: TopicNode, client: Client, entry: Publication, following: int) -> str:
+        """Why the publication can never be admitted, in words; empty if it can."""
+        if entry.origin != client.origin or entry.topic != node.topic:
+            return f"it says {entry.id}, but {client.origin} publishes on {node.topic} here"
+        if not client.may_publish(node.topic):
+            return f"{client.name} has no right to publish on {node.topic}"
+        if not entry.keys or len(set(entry.keys)) != len(entry.keys):
+            return "its keys are missing or repeated"
+        if entry.guarantee > _TOTAL:
+            return f"the broker tree does not offer the guarantee {entry.guarantee.label}"
+        if entry.number < 1 or entry.number > following:
+            return f"its number is {entry.number}, the next one is {following}"
+        return ""
+
+    def must_hold(self, node: TopicNode, entry: Publication) -> bool:
+        """P2, for a new publication: one that it has to stay behind is held, or it is blocked itself."""
+        return node.hold.behind(entry) or self.blocked(node, entry)
+
+    def blocked(self, node: TopicNode, entry: Publication) -> bool:
+        """P2. `session`: the publications of one client keep their order, whatever their keys and guarantees.
+
+        Eventual ones too: somebody may deliver one, publish a causal one after it, and everything that the first
+        client had published before happened before that. A total is blocked by nothing.
+        """
+        if entry.guarantee is _TOTAL:
+            return False
+        return self.locked(node, entry) or (self.session_scope and entry.origin in node.pending_of)
+
+    def locked(self, node: TopicNode, entry: Publication) -> bool:
+        """Whether a pending total carries one of its keys. A total is never blocked by that."""
+        return any(key in node.locks for key in entry.keys)
+
+    def take(self, node: TopicNode, source: Connection, packet: Entries, *, link: bool) -> int:
+        """P4: entries of a neighbour's log, or of a client's history; gives how many were new."""
+        if link:
+            self._sender_holds(node, source, packet.entries)
+        new = _new_ones(node.have, self.passing(node, packet.entries))
+        if not new:
+            return 0
+        if len(new) != len(packet.entries):
+            packet = Entries(packet.topic, tuple(new))
+        if link:
+            node.interest.setdefault(source, set()).update({entry.origin for entry in new})
+        if node.pend:
+            for entry in new:
+                if entry.guarantee is _TOTAL:
+                    node.remove_pending((entry.origin, entry.number))
+        self.spread(node, packet, source)
+        if node.hold:
+            node.hold.known((entry.origin, entry.number) for entry in new)
+            self.release(node)
+        return len(new)
+
+    def _sender_holds(self, node: TopicNode, link: Connection, entries: Sequence[Publication]) -> None:
+        parts = node.holders.get(link)
+        if parts:
+            _new_ones(parts[0], entries)
+
+    def passing(self, _node: TopicNode, entries: tuple[Publication, ...]) -> tuple[Publication, ...]:
+        """F-TOT-1: what another broker has admitted belongs before the totals that are pending here: all passes."""
+        return entries
+
+    def spread(self, node: TopicNode, packet: Entries, source: Connection | None) -> None:
+        """P4.2 to P4.4: into the log, to all links and members but the source. The same object goes to all."""
+        entries = packet.entries
+        node.append(entries)
+        self.t.ledger.entries(node.topic, entries)
+        send = self.t.wires.send
+        links = self.t.links(node)
+        for link in links:
+            if link != source:
+                send(link, packet)
+        for member in node.receivers:
+            if member != source:
+                send(member, packet)
+        node.fresh.update({entry.origin for entry in entries})
+        count = self.t.wires.count
+        count("entries_logged", len(entries))
+        count("entries_delivered", len(entries) * len(node.receivers))
+        count("entries_forwarded", len(entries) * len(links))
+        self.t.touch(node)
+
+    def release(self, node: TopicNode) -> None:
+        """P5: a commit or a known id may free held publications, and those may free the ones behind them."""
+        hold = node.hold
+        hopeful = sorted(hold.hopeful)  # A sorted list is a heap.
+        hold.hopeful.clear()
+        out = Outflow(self, node)
+        while hopeful:
+            pair = heappop(hopeful)
+            entry = hold.find(pair)
+            if entry is None:
+                continue
+            known = node.known(pair)
+            if not known and (not hold.first(entry) or self._stays_held(node, entry)):
+                continue
+            for following in hold.remove(entry):
+                heappush(hopeful, following)
+            if not known:
+                self.t.wires.count("entries_admitted")
+                out.admit(entry)
+        out.flush()
+
+    def _stays_held(self, node: TopicNode, entry: Publication) -> bool:
+        """Whether something blocks it still; it is then looked at again when that goes."""
+        if not self.blocked(node, entry):
+            return False
+        for key in entry.keys:
+            if key in node.locks:
+                node.hold.wait_for(key, (entry.origin, entry.number))
+                break
+        return True
+
+    # L1 to L6
+
+    def prepare(self, node: TopicNode, link: Connection, packet: Prepare) -> None:
+        """L1, from a link."""
+        self._sender_holds(node, link, packet.entries)
+        node.interest.setdefault(link, set()).update({entry.origin for entry in packet.entries})
+        new = [entry for entry in packet.entries if node.add_pending(entry)]
+        if new:
+            if len(new) != len(packet.entries):
+                packet = Prepare(node.topic, tuple(new))
+            self.spread_prepare(node, packet, link)
+
+    def spread_prepare(self, node: TopicNode, packet: Prepare, source: Connection | None) -> None:
+        self.t.ledger.entries(node.topic, packet.entries)
+        for link in self.t.links(node):
+            if link != source:
+                self.t.wires.send(link, packet)
+        self.t.wires.count("totals_prepared", len(packet.entries))
+        self.t.touch(node)
+
+    def acknowledged(self, node: TopicNode, child: Connection, packet: TotalAck) -> None:
+        """L5. Of a total that is committed already the commit is on its way on this very link."""
+        if not self.counts(packet.term):
+            return
+        covered = frozenset(packet.covered)
+        for pair in packet.ids:
+            if pair in node.pend:
+                node.reports.setdefault(pair, {})[child] = covered
+                node.recheck[pair] = None
+        self.t.touch(node)
+
+    def counts(self, term: tuple[int, str]) -> bool:
+        """L5, A7: a report counts in its own term only."""
+        return tuple(term) == tuple(self.t.overlay.term)
+
+    def evaluate(self, node: TopicNode) -> None:
+        """L6: from the state alone, so that nothing depends on which packet was lost."""
+        if self.t.overlay.is_root:
+            self._commit(node)
+        elif node.up_live:
+            self._report(node)
+
+    def _due(self, node: TopicNode) -> list[PublicationId]:
+        due = list(node.pend if node.recheck_all else node.recheck)
+        node.recheck, node.recheck_all = {}, False
+        return due
+
+    def coverage(self, node: TopicNode, pair: PublicationId, local: Coverage, every_child: bool) -> Coverage | None:
+        """L2. None: a child has not reported, and all of them are asked for (L3)."""
+        reports = node.reports.get(pair, {})
+        parts = [reports[child] for child in node.down if child in reports]
+        if every_child and len(parts) != len(node.down):
+            return None
+        return local.union(*parts) if parts else local
+
+    def _report(self, node: TopicNode) -> None:
+        """L3: the coverage of each total, once every child has reported it."""
+        due = self._due(node)
+        if not due:
+            return
+        local = node.local_coverage()
+        groups: dict[Coverage, list[PublicationId]] = {}
+        for pair in due:
+            covered = self.coverage(node, pair, local, every_child=True)
+            if covered is not None and node.sent.get(pair) != covered:
+                node.sent[pair] = covered
+                groups.setdefault(covered, []).append(pair)
+        for covered, pairs in groups.items():
+            members = tuple(sorted(covered))
+            for start in range(0, len(pairs), MOST_IN_PACKET):
+                ids = tuple(pairs[start : start + MOST_IN_PACKET])
+                self.t.send_up(TotalAck(node.topic, self.t.overlay.term, ids, members))
+
+    def _commit(self, node: TopicNode) -> None:
+        """L4: the totals that every live member is covered for leave in one packet, each client's in its order."""
+        if not self.t.overlay.decides:
+            return
+        due = self._due(node)
+        local = node.local_coverage()
+        verdicts: dict[Coverage, bool] = {}
+        committed: list[Publication] = []
+        for pair in due:  # Grows on the way.
+            entry = node.pend.get(pair)
+            if entry is None or not node.turns.first(entry):
+                continue
+            covered = self.coverage(node, pair, local, every_child=False)
+            assert covered is not None
+            if covered not in verdicts:
+                verdicts[covered] = self.covers_all(node, covered)
+            if verdicts[covered]:
+                due += node.remove_pending(pair)
+                node.have.add(entry.origin, entry.number)
+                committed.append(entry)
+        if committed:
+            self.t.wires.count("totals_committed", len(committed))
+            for piece in packets_of(committed):
+                self.spread(node, Entries(node.topic, piece), None)
+            self.release(node)
+
+    def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
+        """L4, A3: every live member of the roster, wherever it is, in the epoch that counts."""
+        return self.t.authority.all_of(node.topic, covered)
+
+
+def _new_ones(have: Received, entries: Sequence[Publication]) -> Sequence[Publication]:
+    """The entries that are not received yet, which they are from now on."""
+    if not entries:
+        return entries
+    origin = entries[0].origin
+    if origin not in have.extras:
+        expected = have.low.get(origin, 0)
+        for entry in entries:
+            expected += 1
+            if entry.number != expected or entry.origin != origin:
+                break
+        else:
+            have.low[origin] = expected
+            return entries
+    add = have.add
+    return [entry for entry in entries if add(entry.origin, entry.number)]

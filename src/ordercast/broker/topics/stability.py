@@ -1,0 +1,142 @@
+"""Stability (ST1 to ST4): what every member has is forgotten, nothing else ever is. Above a limit publishers pause."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.topic import Coverage, TopicNode
+from ordercast.core.ids import Origin, Topic
+from ordercast.core.process import Connection
+from ordercast.pubsub.client_packets import Flow, StableReport, StableUpdate
+from ordercast.pubsub.received import Vector
+from ordercast.pubsub.topic_packets import BaseUpdate, StableVote
+
+if TYPE_CHECKING:
+    from ordercast.broker.topics.topics import Topics
+
+_COOLING = ("topics", "stability")
+
+
+class Stability:
+    """Votes go up, bases go down; at most one vote a topic in half a `stability_ms`."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.t = topics
+        self.due: set[Topic] = set()
+        self.cooling = False
+
+    def reported(self, client: Client, packet: StableReport) -> None:
+        """ST1, from a local member."""
+        node = self.t.nodes.get(packet.topic)
+        member = node.members.get(client.origin) if node is not None else None
+        if node is not None and member is not None and member.vector != packet.vector:
+            member.vector = packet.vector
+            self.changed(node)
+
+    def voted(self, node: TopicNode, child: Connection, packet: StableVote) -> None:
+        """ST1, from a child: replaces its last one."""
+        if self.t.ordering.counts(packet.term):
+            node.votes[child] = (frozenset(packet.members), packet.vector)
+            self.changed(node)
+
+    def changed(self, node: TopicNode) -> None:
+        self.due.add(node.topic)
+
+    def turn_end(self) -> None:
+        if not self.due or self.cooling:
+            return
+        due, self.due = sorted(self.due), set()
+        for topic in due:
+            node = self.t.nodes.get(topic)
+            if node is not None:
+                self._vote(node)
+        self.cooling = True
+        self.t.wires.set_timer(_COOLING, max(1, int(self.t.settings.stability_ms * 1e6 / 2)))
+
+    def cooled(self) -> None:
+        self.cooling = False
+
+    def _vote(self, node: TopicNode) -> None:
+        members, vector = self._minimum(node)
+        if self.t.overlay.is_root:
+            if self.t.overlay.decides and self._all_have_voted(node, members):
+                self.t.gaps.close(node)
+                self.merge_base(node, node.have.vector() if vector is None else vector, None)
+        elif node.up_live and node.vote_sent != (members, vector):
+            node.vote_sent = (members, vector)
+            self.t.send_up(StableVote(node.topic, self.t.overlay.term, tuple(sorted(members)), vector))
+
+    def _minimum(self, node: TopicNode) -> tuple[Coverage, Vector | None]:
+        """The members that have voted, and what all of them have. Members that receive nothing hold nobody up."""
+        voted: set[tuple[Origin, int]] = set()
+        vectors: list[Vector] = []
+        for origin, member in node.members.items():
+            if member.receives and not member.leaving:
+                if member.vector is None:
+                    continue
+                vectors.append(member.vector)
+            voted.add((origin, member.epoch))
+        for members, vector in node.votes.values():
+            voted |= members
+            if vector is not None:
+                vectors.append(vector)
+        return frozenset(voted), _least(vectors)
+
+    def _all_have_voted(self, node: TopicNode, members: Coverage) -> bool:
+        """ST2: every live member of the roster, in the epoch that counts."""
+        return self.t.authority.all_of(node.topic, members)
+
+    def merge_base(self, node: TopicNode, base: Vector, source: Connection | None) -> None:
+        """ST3: from whatever source it comes, a base that grew is passed on in all other directions."""
+        grown = node.raise_base(base)
+        if not grown:
+            return
+        self.t.ledger.base(node.topic, grown)
+        update = BaseUpdate(node.topic, self.t.overlay.term, grown)
+        for link in self.t.links(node):
+            if link != source:
+                self.t.wires.send(link, update)
+        stable = StableUpdate(node.topic, grown)
+        for member in node.members.values():
+            if member.connection is not None and member.connection != source:
+                self.t.wires.send(member.connection, stable)
+        if node.hold:
+            self.t.ordering.release(node)
+        self.t.touch(node)
+
+    def tell_base(self, node: TopicNode, link: Connection, base: Vector) -> None:
+        """ST3: a base that grew while the channel was opening (a client came back with it) was not in its OpenTopic."""
+        lacking = {origin: number for origin, number in node.base.items() if number > base.get(origin, 0)}
+        if lacking:
+            self.t.wires.send(link, BaseUpdate(node.topic, self.t.overlay.term, lacking))
+
+    def base_told(self, node: TopicNode, link: Connection, packet: BaseUpdate) -> None:
+        """PC5: a base of a lower term than the own is ignored; the channel's next opening brings it."""
+        if tuple(packet.term) >= tuple(self.t.overlay.term) or link in node.down:
+            self.merge_base(node, packet.base, link)
+
+    def flow(self, node: TopicNode) -> None:
+        """ST4: ask the local clients to pause, or to go on. Links are never delayed and nothing is evicted."""
+        limit = self.t.settings.buffer_soft_limit
+        here = len(node.log) + len(node.pend) + len(node.hold)
+        is_open = here <= (limit if node.flow_open else limit // 2)
+        if is_open != node.flow_open:
+            node.flow_open = is_open
+            self.t.wires.count("flow_changes")
+            for member in node.members.values():
+                if member.connection is not None:
+                    self.t.wires.send(member.connection, Flow(node.topic, is_open))
+
+
+def _least(vectors: list[Vector]) -> Vector | None:
+    """The pointwise minimum; None of nothing. A publisher that one of them does not know has no part in it."""
+    if not vectors:
+        return None
+    first, *others = sorted(vectors, key=len)
+    least: Vector = {}
+    for origin, number in first.items():
+        low = min([number, *(other.get(origin, 0) for other in others)])
+        if low:
+            least[origin] = low
+    return least

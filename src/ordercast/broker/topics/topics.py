@@ -1,0 +1,400 @@
+"""The topics half of a broker: channels, order, members, stability and safety of everything that is published.
+
+Packets are handled one after the other; acknowledgements, reports, commits and votes follow from the state and are
+sent when the turn ends, so that whatever became possible together leaves together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ordercast.broker.packet_checks import check
+from ordercast.broker.place import Ledger, Place, Saved
+from ordercast.broker.ports import Fenced, OverlayPort, Roster
+from ordercast.broker.roster_book import RosterBook, parsed, written
+from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.channels import Channels
+from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.copies import Safety
+from ordercast.broker.topics.explain import explain
+from ordercast.broker.topics.gaps import Gaps
+from ordercast.broker.topics.join_wave import Waves
+from ordercast.broker.topics.members import Members
+from ordercast.broker.topics.ordering import Ordering
+from ordercast.broker.topics.orphans import Orphans
+from ordercast.broker.topics.stability import Stability
+from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.watching import Watching
+from ordercast.core.errors import InvariantError, PeerError
+from ordercast.core.ids import Origin, Topic
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Peer, Wires
+from ordercast.pubsub import client_packets as c
+from ordercast.pubsub import topic_packets as t
+from ordercast.pubsub.settings import BrokerSettings
+
+Handler = Callable[[Connection, Any], None]
+
+
+class Topics:
+    """Implements `TopicsPort`. Its parts are made from the class attributes, so that a test can replace one."""
+
+    ordering_type: ClassVar[type[Ordering]] = Ordering
+    channels_type: ClassVar[type[Channels]] = Channels
+    members_type: ClassVar[type[Members]] = Members
+    authority_type: ClassVar[type[Authority]] = Authority
+    stability_type: ClassVar[type[Stability]] = Stability
+    safety_type: ClassVar[type[Safety]] = Safety
+    orphans_type: ClassVar[type[Orphans]] = Orphans
+    waves_type: ClassVar[type[Waves]] = Waves
+
+    def __init__(
+        self, place: Place, settings: BrokerSettings, wires: Wires, overlay: OverlayPort, ledger: Ledger,
+        saved: Saved | None = None,
+    ) -> None:  # fmt: skip
+        self.place = place
+        self.settings = settings
+        self.wires = wires
+        self.overlay = overlay
+        self.ledger = ledger
+        self.nodes: dict[Topic, TopicNode] = {}
+        self.clients: dict[Connection, Client] = {}
+        self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)
+        self.dirty: set[Topic] = set()
+        self.last_parent: Connection | None = None
+        self.roster_changed = False
+        self._checked: dict[Topic, int] = {}
+        self.ordering = self.ordering_type(self)
+        self.channels = self.channels_type(self)
+        self.members = self.members_type(self)
+        self.authority = self.authority_type(self)
+        self.stability = self.stability_type(self)
+        self.safety = self.safety_type(self)
+        self.gaps = Gaps(self)
+        self.watching = Watching(self)
+        self.waves = self.waves_type(self)
+        self.orphans = self.orphans_type(self, saved)
+        self._of_clients = self._client_handlers()
+        self._of_links = self._link_handlers()
+
+    # What the parts share
+
+    def node(self, topic: Topic) -> TopicNode:
+        """Get or create (S2, M2); a new node opens its channel to the parent at once."""
+        node = self.nodes.get(topic)
+        if node is None:
+            node = self.nodes[topic] = TopicNode(topic, by_key=self.settings.order_scope == "key")
+            self._checked.pop(topic, None)
+            self.channels.open(node)
+        return node
+
+    def links(self, node: TopicNode) -> list[Connection]:
+        """S5."""
+        links = list(node.down)
+        if node.up_live and self.overlay.parent is not None:
+            links.append(self.overlay.parent)
+        return links
+
+    def send_up(self, packet: Packet) -> None:
+        if self.overlay.parent is not None:
+            self.wires.send(self.overlay.parent, packet)
+
+    def touch(self, node: TopicNode) -> None:
+        """L6: look at the topic again when the turn ends."""
+        self.dirty.add(node.topic)
+
+    def clients_in_order(self) -> list[Client]:
+        return [self.clients[connection] for connection in sorted(self.clients)]
+
+    def record(self, topic: Topic, member: Origin, epoch: int) -> None:
+        """M9.2: one more member, by a wave that passes through all brokers by itself."""
+        known = bool(self.book.live(topic))
+        if self.book.join(topic, member, epoch):
+            self._roster_grew({topic: (written(member, epoch),)}, {} if known else {topic: None})
+
+    def learn(self, roster: Roster, fenced: Fenced, source: Connection | None = None) -> None:
+        """M8, M9.4: knowledge of members; what is new goes on to all other neighbours."""
+        before = set(self.book.topics()) if roster else set()
+        new_roster, new_fenced = self.book.merge(roster, fenced)
+        if not new_roster and not new_fenced:
+            return
+        news = t.RosterSync(new_roster, new_fenced)
+        for link in self.safety.neighbours():
+            if link != source:
+                self.wires.send(link, news)
+        for who in sorted(new_fenced):
+            self.members.ended(who, new_fenced[who])
+            self.authority.forget(who, new_fenced[who])
+        found = {topic: None for topic in sorted(new_roster) if topic not in before and self.book.live(topic)}
+        self._roster_grew(new_roster, found)
+
+    def _roster_grew(self, news: Roster, found: dict[Topic, None]) -> None:
+        self.roster_changed = True
+        self.watching.learned(found)
+        for topic, entries in news.items():
+            for member, epoch in map(parsed, entries):
+                self.members.superseded(topic, member, epoch)
+                if self.orphans.former(member) and member in self.book.live(topic):
+                    self.members.depart(Topic(""), member, epoch)
+            node = self.nodes.get(topic)
+            if node is not None:
+                node.recheck_all = True
+                self.touch(node)
+
+    # The tree around this broker
+
+    def attached(self) -> None:
+        self.last_parent = self.overlay.parent
+        self.send_up(t.RosterSync(self.roster(), self.fenced()))
+        self.safety.neighbours_changed()
+        self.channels.open_all()
+        self.members.repeat_departures()
+        self.members.ask_again()
+
+    def parent_lost(self) -> None:
+        parent, self.last_parent = self.last_parent, None
+        self.waves.abandon()
+        self.authority.clear()
+        if parent is not None:
+            self.safety.lost(parent)
+        self.channels.parent_lost(parent)
+        self.orphans.parent_lost()
+
+    def stepped_down(self) -> None:
+        self.parent_lost()
+
+    def child_added(self, child: Connection) -> None:
+        self.wires.send(child, t.RosterSync(self.roster(), self.fenced()))
+        self.safety.neighbours_changed()
+
+    def child_lost(self, child: Connection) -> None:
+        self.channels.child_lost(child)
+        self.waves.child_lost(child)
+        self.safety.lost(child)
+
+    def term_adopted(self) -> None:
+        for topic in sorted(self.nodes):
+            self.nodes[topic].clear_reports()
+            self.touch(self.nodes[topic])
+            self.stability.changed(self.nodes[topic])
+
+    def became_root(self) -> None:
+        self.last_parent = None
+        self.authority.clear()
+        self.term_adopted()
+        self.safety.neighbours_changed()
+        self.channels.became_root()
+        self.members.repeat_departures()
+        self.may_decide()
+
+    def may_decide(self) -> None:
+        if self.overlay.decides:
+            self.authority.may_decide()
+            self.members.ask_again()
+            self.safety.neighbours_changed()
+            for topic in sorted(self.nodes):
+                self.stability.changed(self.nodes[topic])
+
+    def names(self) -> tuple[Topic, ...]:
+        return tuple(sorted(self.nodes))
+
+    def has(self, topic: Topic) -> bool:
+        return topic in self.nodes
+
+    def roster(self) -> Roster:
+        return self.book.roster()
+
+    def fenced(self) -> Fenced:
+        return dict(sorted(self.book.ended.items()))
+
+    def merge_roster(self, roster: Roster, fenced: Fenced) -> None:
+        self.learn(roster, fenced)
+
+    # Its own clients
+
+    def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
+        """M1: an older connection of the same session counts no more."""
+        known = Client(client, peer, attach_no)
+        for older in self.clients_in_order():
+            if older.origin == known.origin and older.connection != client:
+                del self.clients[older.connection]
+                self.members.lost(older, gone=False)
+        self.clients[client] = known
+
+    def client_lost(self, client: Connection, *, gone: bool) -> None:
+        known = self.clients.pop(client, None)
+        if known is not None:
+            self.waves.watcher_done(client)
+            self.members.lost(known, gone=gone)
+
+    # What happens
+
+    def receive(self, sender: Connection, packet: Packet) -> None:
+        client = self.clients.get(sender)
+        handler = (self._of_links if client is None else self._of_clients).get(type(packet))
+        if handler is None:
+            raise PeerError(client.origin if client else f"link {sender}", f"must not send {type(packet).__name__}")
+        if client is None and sender != self.overlay.parent and sender not in self.overlay.children:
+            return  # Of a link that has ended.
+        if client is None:
+            check(self.overlay.children.get(sender) or self.overlay.parent_name or "", packet)
+        handler(sender, packet)
+
+    def timer(self, name: tuple[object, ...]) -> None:
+        match name[1:]:
+            case ("ask",):
+                self.members.ask_again()
+            case ("stability",):
+                self.stability.cooled()
+            case ("absent",):
+                self.authority.absence_checked()
+            case ("wave", int(update_id)):
+                self.waves.patience_over(update_id)
+            case _:
+                raise InvariantError(f"no timer of the topics is called {name}")
+
+    def turn_end(self) -> None:
+        """Whatever became possible in this turn."""
+        told: set[Topic] = set()
+        while True:
+            if self.orphans.waiting or self.orphans.followers:
+                self.orphans.turn_end()
+            if not self.dirty:
+                break
+            dirty, self.dirty = sorted(self.dirty), set()
+            for topic in dirty:
+                node = self.nodes.get(topic)
+                if node is not None:
+                    told.add(topic)
+                    self._evaluate(node)
+        if self.roster_changed:
+            self.roster_changed = False
+            self.book.prune(self.wires.now_ns, int(self.settings.member_timeout_ms * 1e7))
+            self.ledger.roster(self.roster(), self.fenced())
+        self.safety.tell_reach()
+        self.stability.turn_end()
+        for topic in sorted(told | self.dirty):
+            node = self.nodes.get(topic)
+            if node is not None:
+                self.safety.tell(node)
+                self.stability.flow(node)
+
+    def _evaluate(self, node: TopicNode) -> None:
+        """L6, M7, M11."""
+        everything = node.recheck_all
+        self.members.finish_leaving(node)
+        if node.topic not in self.nodes:
+            return
+        self.ordering.evaluate(node)
+        if everything:
+            self.safety.enlist(node)
+            if self.overlay.is_root:
+                self.authority.roll_call(node)
+            else:
+                self.members.report(node)
+        if self.overlay.is_root and not node.receivers and all(vote[1] is None for vote in node.votes.values()):
+            self.stability.changed(node)
+
+    # Dispatch
+
+    def _client_handlers(self) -> dict[type[Packet], Handler]:
+        def with_client(act: Callable[[Client, Any], None]) -> Handler:
+            return lambda sender, packet: act(self.clients[sender], packet)
+
+        members, watching = self.members, self.watching
+        return {
+            c.Subscribe: with_client(members.subscribe),
+            c.Resume: with_client(members.resume),
+            c.Unsubscribe: with_client(members.unsubscribe),
+            c.Entries: self._published,
+            c.StableReport: with_client(self.stability.reported),
+            c.Watch: with_client(watching.watch),
+            c.Unwatch: with_client(watching.unwatch),
+        }
+
+    def _published(self, sender: Connection, packet: c.Entries) -> None:
+        node = self.nodes.get(packet.topic)
+        if node is not None:
+            self.ordering.publish(node, self.clients[sender], packet)
+
+    def _entries(self, sender: Connection, packet: c.Entries) -> None:
+        node = self.nodes.get(packet.topic)
+        if node is not None and self.channels.accepts(node, sender):
+            new = self.ordering.take(node, sender, packet, link=True)
+            if self.channels.repair_began_ns is not None:
+                self.channels.recovered_entries += new
+
+    def _link_handlers(self) -> dict[type[Packet], Handler]:
+        def on_channel(act: Callable[[TopicNode, Connection, Any], None], *, down_only: bool = False) -> Handler:
+            def handle(sender: Connection, packet: Any) -> None:
+                node = self.nodes.get(packet.topic)
+                if node is not None and self.channels.accepts(node, sender) and not (
+                    down_only and sender not in node.down
+                ):  # fmt: skip
+                    act(node, sender, packet)
+
+            return handle
+
+        def from_child(act: Callable[[Any], None]) -> Handler:
+            return lambda sender, packet: act(packet) if sender in self.overlay.children else None
+
+        def from_parent(act: Callable[[Any], None]) -> Handler:
+            return lambda sender, packet: act(packet) if sender == self.overlay.parent else None
+
+        channels, members = self.channels, self.members
+        return {
+            c.Entries: self._entries,
+            t.OpenTopic: channels.child_opens,
+            t.TopicBuffer: channels.parent_answers,
+            t.Prepare: on_channel(self.ordering.prepare),
+            t.SyncEnd: channels.sync_ended,
+            t.TopicClose: channels.child_closes,
+            t.TopicClosed: channels.closed_by_parent,
+            t.Grounded: channels.child_grounded,
+            t.TopicReset: channels.parent_resets,
+            t.TotalAck: on_channel(self.ordering.acknowledged, down_only=True),
+            t.MemberReport: on_channel(members.reported, down_only=True),
+            t.AttachRequest: from_child(members.relay_request),
+            t.AttachGranted: members.relay_answer,
+            t.AttachDenied: members.relay_answer,
+            t.MemberGone: from_child(members.relay_gone),
+            t.RosterUpdate: from_parent(self.waves.begin),
+            t.RosterAck: self.waves.acknowledged,
+            t.RosterSync: lambda sender, packet: self.learn(packet.roster, packet.fenced, sender),
+            t.StableVote: on_channel(self.stability.voted, down_only=True),
+            t.BaseUpdate: on_channel(self.stability.base_told),
+            t.Held: on_channel(self.safety.told),
+            t.HeldAsk: on_channel(self.safety.asked),
+            t.Reach: self.safety.reached,
+            t.Keep: from_parent(self.safety.kept),
+        }
+
+    # For people and tests
+
+    def status(self) -> dict[str, Any]:
+        """What the admin page shows of every topic."""
+        return {
+            topic: {
+                "log": len(node.log), "pending": len(node.pend), "held": len(node.hold),
+                "members": sorted(node.members), "waiting": sorted(node.waiting),
+                "roster": sorted(self.book.live(topic)), "children": len(node.down), "keeper": bool(node.keeper),
+                "channel": "root" if self.overlay.is_root else "live" if node.up_live else "syncing",
+                "orphans": len(self.orphans.waiting.get(topic, ())), "flow_open": node.flow_open,
+            }
+            for topic, node in sorted(self.nodes.items())
+        }  # fmt: skip
+
+    def explain(self, message_id: str) -> dict[str, Any]:
+        """Where a publication is at this broker."""
+        return explain(self, message_id)
+
+    def check_invariants(self) -> None:
+        """I2, I4, I6 and: no entry leaves a log above the base. Only topics that have changed are looked at."""
+        for topic, node in self.nodes.items():
+            if self._checked.get(topic) != node.version:
+                node.check()
+                self._checked[topic] = node.version
+            for origin, member in node.members.items():
+                if member.connection is not None and member.connection not in self.clients:
+                    raise InvariantError(f"{origin} is a member of {topic} without a connection")

@@ -1,0 +1,153 @@
+"""The connections of a broker: who is at the other end, which one to use, and what the end of one means (O2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ordercast.broker.tree.tree_state import MS
+from ordercast.core.ids import NodeId
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Peer
+
+if TYPE_CHECKING:
+    from ordercast.broker.tree.tree import Overlay
+
+
+class Neighbours:
+    """Connections to brokers and clients. A link is one of them that parent and child have agreed on."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self.overlay = overlay
+        self.peers: dict[Connection, Peer] = {}
+        """Everybody at the other end of an open connection."""
+        self.dialing: dict[Connection, NodeId] = {}
+        """Dials under way, and who should answer (nobody in particular at a seed's address)."""
+        self._own: dict[Connection, int] = {}
+        """Connections that this broker dialed and when it last used them: whoever dialed closes."""
+        self._sweeping = False
+
+    # -- using connections ------------------------------------------------------------------------------------------
+
+    def line_to(self, node: NodeId) -> Connection | None:
+        """A connection to the broker that is open or being opened."""
+        found = [line for line, peer in self.peers.items() if peer.kind == "broker" and peer.name == node]
+        found += [line for line, expected in self.dialing.items() if expected == node]
+        return found[0] if found else None
+
+    def to(self, node: NodeId) -> Connection:
+        line = self.line_to(node)
+        return self.dial(self.overlay.directory[node], node) if line is None else self._used(line)
+
+    def dial(self, address: str, node: NodeId) -> Connection:
+        line = self.overlay.wires.open(address)
+        self.dialing[line] = node
+        self._own[line] = self.overlay.wires.now_ns
+        return self._used(line)
+
+    def say(self, node: NodeId, packet: Packet) -> Connection | None:
+        """Send directly, outside the tree; None if the broker is unknown."""
+        if node not in self.overlay.directory:
+            return None
+        line = self.to(node)
+        self.overlay.wires.send(line, packet)
+        return line
+
+    def _used(self, line: Connection) -> Connection:
+        if line in self._own:
+            self._own[line] = self.overlay.wires.now_ns
+            if not self._sweeping:
+                self._sweeping = True
+                self._arm_sweep()
+        return line
+
+    def touched(self, line: Connection) -> None:
+        """A packet arrived."""
+        if line in self._own:
+            self._own[line] = self.overlay.wires.now_ns
+
+    def _arm_sweep(self) -> None:
+        self.overlay.wires.set_timer(("idle",), int(self.overlay.settings.request_ms * MS), background=True)
+
+    def sweep(self) -> None:
+        """Close direct connections that nobody has used for `request_ms`."""
+        idle_since = self.overlay.wires.now_ns - int(self.overlay.settings.request_ms * MS)
+        links = set(self.overlay.links())
+        for line, used in sorted(self._own.items()):
+            if line in self.peers and line not in links and used <= idle_since and not self.overlay.in_use(line):
+                self.close(line)
+        self._sweeping = any(line not in links for line in self._own)
+        if self._sweeping:
+            self._arm_sweep()
+
+    def close(self, line: Connection) -> None:
+        """On purpose; its other end sees no death in it."""
+        self._forget(line)
+        self.overlay.wires.close(line)
+
+    def _forget(self, line: Connection) -> None:
+        self.peers.pop(line, None)
+        self.dialing.pop(line, None)
+        self._own.pop(line, None)
+
+    # -- what happens to them ---------------------------------------------------------------------------------------
+
+    def opened(self, line: Connection, peer: Peer) -> None:
+        expected = self.dialing.pop(line, None)
+        self.peers[line] = peer
+        if peer.kind != "broker":
+            return
+        name = NodeId(peer.name)
+        if expected and expected != name:
+            # Somebody else listens there now: whoever was meant is not to be found.
+            self.close(line)
+            self.overlay.unreachable.add(expected)
+            self.overlay.line_ended(line, gone=True)
+            return
+        self.overlay.unreachable.discard(name)
+        self.learn_life(name, peer.life)
+
+    def learn_life(self, node: NodeId, life: int) -> None:
+        """O18, F-NET-2: a new life of a broker ends whatever was shared with an older one."""
+        if life <= self.overlay.lives.get(node, 0):
+            return
+        self.overlay.lives[node] = life
+        for line in self._lines_of(node, below=life):
+            self.close(line)
+            self.overlay.line_ended(line, gone=True)
+
+    def _lines_of(self, node: NodeId, below: int) -> list[Connection]:
+        return [
+            line for line, peer in sorted(self.peers.items())
+            if peer.kind == "broker" and peer.name == node and peer.life < below
+        ]  # fmt: skip
+
+    def closed(self, line: Connection, *, gone: bool) -> None:
+        """O2. Several connections of one pair may end one after the other: the first one counts."""
+        peer = self.peers.get(line)
+        expected = self.dialing.get(line)
+        self._forget(line)
+        if peer is None:
+            if expected and gone:
+                self.overlay.unreachable.add(expected)
+            self.overlay.line_ended(line, gone=gone)
+        elif peer.kind == "client":
+            self.overlay.client_ended(line, gone=gone)
+        else:
+            self._broker_line_closed(line, peer, gone=gone)
+
+    def _broker_line_closed(self, line: Connection, peer: Peer, *, gone: bool) -> None:
+        name = NodeId(peer.name)
+        if not gone or peer.life < self.overlay.lives.get(name, 0):
+            self.overlay.line_ended(line, gone=gone)
+            return
+        ended = [line]
+        if self.overlay.primary:
+            self.overlay.unreachable.add(name)  # Perhaps only out of reach: whatever else they share may go on.
+        else:
+            ended += self._lines_of(name, below=peer.life + 1)
+        was_neighbour = any(end in self.overlay.links() for end in ended)
+        self.overlay.notices.found_dead(name, peer.life, neighbour=was_neighbour, lines=ended)
+        for end in ended[1:]:
+            self.close(end)
+        for end in ended:
+            self.overlay.line_ended(end, gone=True)

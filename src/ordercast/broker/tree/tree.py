@@ -1,0 +1,298 @@
+"""The overlay half of a broker: it keeps the tree (O, PC and J rules). Its parts share one Standing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ordercast.broker.packet_checks import check
+from ordercast.broker.place import Ledger, Place, Saved
+from ordercast.broker.tree.election import Election
+from ordercast.broker.tree.joining import Joining
+from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.neighbours import Neighbours
+from ordercast.broker.tree.notices import Notices
+from ordercast.broker.tree.parenting import Host
+from ordercast.broker.tree.promise_recovery import Recollection
+from ordercast.broker.tree.rtt import Pulse
+from ordercast.broker.tree.seeking import Seeker
+from ordercast.broker.tree.tree_state import MS, Standing, natural
+from ordercast.broker.tree.views import Views
+from ordercast.core.errors import InvariantError, PeerError
+from ordercast.core.ids import NodeId
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Peer, Wires
+from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, Entries, Ping, Pong
+from ordercast.pubsub.overlay_packets import (
+    OVERLAY_PACKETS,
+    About,
+    BrokerDown,
+    BrokerUp,
+    Bye,
+    DirectoryAck,
+    DirectoryWave,
+    Farewell,
+    Handover,
+    JoinRequest,
+    LeaseAck,
+    LeaveRequest,
+    NewTerm,
+    ParentRequest,
+    ParentResponse,
+    Recall,
+    Recalled,
+    RootAnnounce,
+    RootCheck,
+    RootCheckReply,
+    RootElection,
+    RootElectionReply,
+    TreeView,
+    Welcome,
+)
+from ordercast.pubsub.settings import BrokerSettings
+
+_FOR_CLIENTS = frozenset(CLIENT_PACKETS)
+Handler = Callable[[Connection, NodeId, Any], None]
+
+
+class Overlay(Standing):
+    """Who is next to whom. Everything that happens to a broker's connections passes through here."""
+
+    packets: tuple[type[Packet], ...] = (*OVERLAY_PACKETS, Attach, Ping, Pong)
+
+    def __init__(
+        self, place: Place, settings: BrokerSettings, wires: Wires, ledger: Ledger, saved: Saved | None
+    ) -> None:
+        super().__init__(place, settings, wires, ledger, saved)
+        number = saved.term_number if saved is not None else 0
+        self.neighbours = Neighbours(self)
+        self.notices = Notices(self)
+        self.views = Views(self)
+        self.pulse = Pulse(self)
+        self.joining = Joining(self)
+        self.lease = Lease(self)
+        self.recollection = Recollection(self, remembers=place.life == 0 or number > 0)
+        self.election = Election(self, number)
+        self.host = Host(self)
+        self.seeker = Seeker(self)
+        self._handlers = self._routes()
+        self._timers: dict[object, Callable[[], None]] = {
+            "idle": self.neighbours.sweep,
+            "request": self.seeker.timed_out,
+            "retry": self.seeker.resume,
+            "election": self.election.timed_out,
+            "lease": self.lease.timer,
+            "decide": self.lease.refresh,
+            "join": self.joining.ask,
+            "recall": self.recollection.ask,
+            "pulse": self.pulse.timer,
+        }
+
+    def _routes(self) -> dict[type[Packet], Handler]:
+        return {
+            ParentRequest: self.host.asked,
+            ParentResponse: lambda line, _, packet: self.seeker.answered(line, packet),
+            RootCheck: lambda line, _, packet: self.host.check(line, packet),
+            RootCheckReply: lambda _, __, packet: self.host.checked(packet),
+            Bye: lambda line, _, packet: self.host.bye(line, packet),
+            RootElection: self.election.claimed,
+            RootElectionReply: lambda _, node, packet: self.election.replied(node, packet),
+            RootAnnounce: lambda _, node, packet: self.election.announced(node, packet),
+            NewTerm: lambda line, _, packet: self.lease.new_term(line, packet),
+            LeaseAck: lambda line, _, packet: self.lease.answers(line, packet),
+            TreeView: lambda line, _, packet: self.views.received(line, packet),
+            BrokerDown: lambda line, _, packet: self.notices.down(line, packet),
+            BrokerUp: lambda line, _, packet: self.notices.up(line, packet),
+            About: self.views.learned,
+            Handover: self._handed_over,
+            JoinRequest: lambda line, _, packet: self.joining.passed_on(line, packet),
+            LeaveRequest: lambda line, _, packet: self.joining.passed_on(line, packet),
+            DirectoryWave: lambda line, _, packet: self.joining.wave(line, packet),
+            DirectoryAck: lambda line, _, packet: self.joining.recorded(line, packet),
+            Welcome: lambda _, __, packet: self.joining.welcomed(packet),
+            Farewell: lambda _, __, ___: self.joining.dismissed(),
+            Recall: lambda line, _, __: self.recollection.asked(line),
+            Recalled: lambda _, node, packet: self.recollection.answered(node, packet),
+            Pong: lambda _, node, packet: self.pulse.pong(node, packet),
+        }
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """O1."""
+        self.lease.start()
+        self.recollection.start()
+        self.pulse.start()
+        if self.place.parent is None and self.life == 0 and not self.place.seeds:
+            self.election.bootstrap()
+            return
+        patient_until_ns = self.wires.now_ns + int(self.settings.startup_grace_ms * MS)
+        self.seeker.patient_until_ns = patient_until_ns
+        if self.life == 0 and self.member:
+            self.seeker.insists_until_ns = patient_until_ns
+        if self.election.promised == 0:
+            self.claims_from_ns = patient_until_ns
+        self.seeker.seek()
+
+    def opened(self, connection: Connection, peer: Peer) -> None:
+        self._happened()
+        if self.left:
+            self.wires.close(connection, "it has left the tree")
+            return
+        self.neighbours.opened(connection, peer)
+
+    def closed(self, connection: Connection, *, gone: bool) -> None:
+        self._happened()
+        if not self.left:
+            self.neighbours.closed(connection, gone=gone)
+
+    def receive(self, connection: Connection, packet: Packet) -> None:
+        """A packet about the tree. Clients may only attach and ping."""
+        peer = self.neighbours.peers.get(connection)
+        if peer is None or self.left:
+            return  # What a connection brought that has ended here meanwhile.
+        if isinstance(packet, Ping):
+            self.wires.send(connection, Pong(packet.at))
+            self._heard(connection)
+        elif peer.kind == "client":
+            self._from_client(connection, peer, packet)
+        elif isinstance(packet, Attach):
+            raise PeerError(peer.name, "a broker cannot attach as a client")
+        else:
+            check(peer.name, packet)
+            self._heard(connection)
+            self._handlers[type(packet)](connection, NodeId(peer.name), packet)
+
+    def _heard(self, connection: Connection) -> None:
+        self.views.stale = True
+        self.neighbours.touched(connection)
+        self.lease.heard(connection)
+
+    def timer(self, name: tuple[object, ...]) -> None:
+        self._happened()
+        try:
+            handler = self._timers[name[0]]
+        except KeyError:
+            raise InvariantError(f"nobody set the timer {name!r}") from None
+        handler()
+
+    def turn_end(self) -> None:
+        if self.left:
+            return
+        self.views.turn_end()
+        self.lease.turn_end()
+        self.joining.turn_end()
+
+    def refresh(self) -> None:
+        """PC3: before anything else, look whether the lease still runs."""
+        if self.is_root:
+            self.lease.refresh()
+
+    def _happened(self) -> None:
+        self.refresh()
+        self.views.stale = True
+
+    def leave(self) -> None:
+        """J3: leave the tree; `left` becomes true when nobody counts on this broker any more."""
+        self.joining.leave()
+
+    def stop(self) -> None:
+        """It has left: nothing concerns it any more."""
+        for name in self._timers:
+            self.wires.cancel_timer((name,))
+        for line in [*self.neighbours.peers, *self.neighbours.dialing]:
+            self.neighbours.close(line)
+        self.children.clear()
+        self.clients.clear()
+        self.parent = self.parent_name = None
+        self.seeking = True
+
+    # -- what the parts tell each other -----------------------------------------------------------------------------
+
+    def line_ended(self, line: Connection, *, gone: bool) -> None:
+        """O2.4 to O2.6: whatever was going on there is over."""
+        self.host.line_ended(line)
+        self.election.line_ended(line, gone=gone)
+        self.seeker.line_ended(line, gone=gone)
+        if line == self.parent:
+            self.seeker.lose_parent("down" if gone else "closed")
+        self.joining.somebody_died()
+
+    def in_use(self, line: Connection) -> bool:
+        """A conversation is going on there."""
+        return line == self.seeker.line or self.host.uses(line) or self.election.awaits(line)
+
+    def _handed_over(self, line: Connection, _: NodeId, packet: Handover) -> None:
+        if line == self.parent:
+            self.seeker.handed_over(packet)
+
+    # -- clients ----------------------------------------------------------------------------------------------------
+
+    def _from_client(self, connection: Connection, peer: Peer, packet: Packet) -> None:
+        if isinstance(packet, Pong):
+            return
+        if not isinstance(packet, Attach):
+            raise PeerError(peer.name, f"a client must not send {type(packet).__name__}")
+        check(peer.name, packet)
+        if connection in self.clients:
+            raise PeerError(peer.name, "has attached already")
+        if not self.member or self.leaving:
+            self.neighbours.close(connection)
+            return
+        self.views.stale = True
+        older = self._older_lines(peer)
+        self.clients[connection] = peer
+        self.views.greet(connection)
+        self.topics.client_attached(connection, peer, packet.attach_no)
+        for line in older:
+            self.neighbours.close(line)
+
+    def _older_lines(self, peer: Peer) -> list[Connection]:
+        """M1: what the client had here before is over; an older session of it is dead."""
+        lines = [line for line, other in self.clients.items() if other.name == peer.name]
+        if any(self.clients[line].life > peer.life for line in lines):
+            raise PeerError(peer.name, "a newer session of it is attached")
+        for line in lines:
+            self.views.forget(line)
+            if self.clients.pop(line).life < peer.life:
+                self.topics.client_lost(line, gone=True)
+        return lines
+
+    def client_ended(self, connection: Connection, *, gone: bool) -> None:
+        """M8."""
+        self.views.forget(connection)
+        if self.clients.pop(connection, None) is not None:
+            self.topics.client_lost(connection, gone=gone)
+
+    def from_client(self, connection: Connection) -> bool:
+        peer = self.neighbours.peers.get(connection)
+        return peer is not None and peer.kind == "client"
+
+    def check_client(self, connection: Connection, packet: Packet) -> None:
+        """A client is heard once it has attached, and never where brokers talk among themselves."""
+        if connection not in self.clients:
+            raise PeerError(self.neighbours.peers[connection].name, "must send Attach first")
+        if type(packet) not in _FOR_CLIENTS:
+            raise PeerError(self.clients[connection].name, f"a client must not send {type(packet).__name__}")
+        if type(packet) is not Entries:  # Of its publications each one is answered for itself (P1).
+            check(self.clients[connection].name, packet)
+
+    # -- for people -------------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """For the admin page."""
+        role = "root" if self.is_root else "seeking" if self.seeking else "attached"
+        return {
+            "node": self.node, "life": self.life, "role": role, "term": list(self.term), "decides": self.decides,
+            "parent": self.parent_name, "children": sorted(self.children.values(), key=natural),
+            "clients": sorted(peer.name for peer in self.clients.values()),
+            "view": [{"node": entry.node, "hops": entry.hops, "kind": entry.kind} for entry in self.view],
+            "residual": self.residual, "directory": dict(sorted(self.directory.items())),
+            "known_dead": sorted(filter(self.believed_dead, self.others()), key=natural),
+            "lease_ms": self._lease_left_ms(), "member": self.member, "leaving": self.leaving, "left": self.left,
+        }  # fmt: skip
+
+    def _lease_left_ms(self) -> float | None:
+        if not self.primary or not self.is_root:
+            return None
+        return max(0.0, (self.lease.until_ns - self.wires.now_ns) / MS)

@@ -1,0 +1,1 @@
+"""What every study is made of: configurations, the engine that sweeps them, results and claims."""

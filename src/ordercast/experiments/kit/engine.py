@@ -1,0 +1,200 @@
+"""Runs a study: sweeps what is not finished yet, then judges and draws all of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ordercast.core.errors import InvariantError
+from ordercast.experiments.kit.parts import (
+    Part,
+    Parts,
+    encode,
+    naming_unwritable,
+    replacing_directory,
+    write_atomically,
+)
+from ordercast.experiments.kit.study import Claim, Configuration, Row, Study, Value
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RESULTS = "results.parquet"
+CLAIMS = "claims.json"
+FAILED = "failed.json"
+FIGURES = "figures"
+
+Progress = Callable[[int, int], None]
+"""Told how many configurations are done, of how many."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A configuration without a result, and why in one line."""
+
+    id: str
+    parameters: Row
+    error: str
+    trace: str = ""
+
+
+class StudyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a study found, and where it is."""
+
+    study: Study
+    scale: str
+    out: Path
+    table: pa.Table
+    """One row per finished configuration, in the order of their ids."""
+    claims: list[Claim]
+    figures: list[Path]
+    failed: list[Failure]
+    executed: int
+    """Configurations that ran now, failed ones included; the others were finished before."""
+
+    @property
+    def refuted(self) -> list[Claim]:
+        return [claim for claim in self.claims if claim.holds is False]
+
+    @property
+    def undecided(self) -> list[Claim]:
+        return [claim for claim in self.claims if claim.holds is None]
+
+
+def run_study(
+    study: Study,
+    *,
+    scale: str,
+    out: Path,
+    master: str | None = None,
+    progress: Progress | None = None,
+    fresh: bool = False,
+    tasks: int | None = None,
+    seeds: int | None = None,
+) -> StudyResult:
+    """Run `study` and leave its results in `out`; with so many seeds of each point, if not with all.
+
+    Configurations that an earlier run finished in `out` are not run again, unless `fresh`; failed ones are. The results
+    depend neither on `tasks`, how many run at a time (default: what Spark has room for), nor on the order they end in.
+    """
+    configurations = study.configurations(scale, seeds)
+    parts = Parts(out)
+    if fresh:
+        parts.forget()
+    finished = parts.finished(configurations)
+    missing = [configuration for configuration in configurations if configuration.id not in finished]
+    if progress is not None:
+        progress(len(finished), len(configurations))
+    failed: list[Failure] = []
+    if missing:
+        from ordercast.verify.spark.session import session
+
+        failed = _sweep(session(master), study, missing, parts=parts, finished=finished, progress=progress, tasks=tasks)
+    return _conclude(study, scale, out, finished=finished, failed=failed, executed=len(missing))
+
+
+def _sweep(
+    spark: SparkSession,
+    study: Study,
+    missing: Sequence[Configuration],
+    *,
+    parts: Parts,
+    finished: dict[str, Part],
+    progress: Progress | None,
+    tasks: int | None,
+) -> list[Failure]:
+    """Run what is missing; keep each result in `parts` and `finished` when it arrives. Returns what failed."""
+    from ordercast.experiments.kit.sweep import Sweep, slots
+
+    sweep = Sweep(
+        spark,
+        study.run,
+        [configuration.parameters for configuration in missing],
+        weights=[study.weigh(configuration.parameters) for configuration in missing],
+        at_once=tasks if tasks is not None else slots(spark),
+    )
+    before = len(finished)
+    failed: list[Failure] = []
+    with closing(sweep.outcomes()) as outcomes:
+        for outcome in outcomes:
+            id_, parameters = missing[outcome.position].id, missing[outcome.position].parameters
+            if outcome.result is None:
+                failed.append(Failure(id_, parameters, outcome.error, outcome.trace))
+            else:
+                part = Part(id=id_, parameters=parameters, result=outcome.result, seconds=outcome.seconds)
+                parts.keep(part)
+                finished[id_] = part
+            if progress is not None:
+                progress(len(finished) + len(failed), before + len(missing))
+    return sorted(failed, key=lambda failure: failure.id)
+
+
+def _conclude(
+    study: Study, scale: str, out: Path, *, finished: dict[str, Part], failed: list[Failure], executed: int
+) -> StudyResult:
+    """Judge and draw what is finished, and write everything down."""
+    table = results_table([finished[id_] for id_ in sorted(finished)])
+    claims = study.claims(table) if table.num_rows else []
+    with naming_unwritable(out):
+        _write_table(out / RESULTS, table)
+        write_atomically(out / CLAIMS, encode(_verdict(study, scale, table, claims, failed)))
+        if failed:
+            write_atomically(out / FAILED, encode(failed))
+        else:
+            (out / FAILED).unlink(missing_ok=True)
+        with replacing_directory(out / FIGURES) as directory:
+            drawn = study.figures(table, directory) if table.num_rows else []
+    return StudyResult(
+        study=study,
+        scale=scale,
+        out=out,
+        table=table,
+        claims=claims,
+        figures=[out / FIGURES / path.name for path in drawn],
+        failed=failed,
+        executed=executed,
+    )
+
+
+def _verdict(
+    study: Study, scale: str, table: pa.Table, claims: list[Claim], failed: list[Failure]
+) -> dict[str, str | int | list[Claim]]:
+    """The content of claims.json."""
+    return {
+        "study": study.name,
+        "version": study.version,
+        "scale": scale,
+        "configurations": table.num_rows + len(failed),
+        "failed": len(failed),
+        "claims": claims,
+    }
+
+
+def results_table(parts: Sequence[Part]) -> pa.Table:
+    """Parameters and measurements side by side, one row per part; a measurement that a part lacks is null."""
+    rows: list[Row] = []
+    for part in parts:
+        twice = part.parameters.keys() & part.result.keys() | {"id"} & (part.parameters.keys() | part.result.keys())
+        if twice:
+            raise InvariantError(f"a study uses the column {min(twice)!r} for two things")
+        rows.append({"id": part.id, **part.parameters, **part.result})
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["id"]
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _column(values: list[Value]) -> pa.Array[Any]:
+    column: pa.Array[Any] = pa.array(cast("list[Any]", values))
+    # Spark reads no Parquet column without a type; a measurement that nobody could take is a missing number.
+    return column.cast(pa.float64()) if pa.types.is_null(column.type) else column
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd")
+    write_atomically(path, buffer.getvalue())

@@ -1,0 +1,105 @@
+"""What a sweep leaves on disk: one file per finished configuration, so that an interrupted sweep goes on from there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from ordercast.core.errors import UsageError
+from ordercast.experiments.kit.study import Configuration, Row
+
+PARTS = "parts"
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one configuration."""
+
+    id: str
+    parameters: Row
+    result: Row
+    seconds: float
+    """How long it took; not part of the results, because it differs from run to run."""
+    made_by: str = version("ordercast")
+    """The release that measured it. Another one may simulate differently, so its parts are not mixed in."""
+
+
+class Parts:
+    """The finished configurations in a study's output directory."""
+
+    def __init__(self, out: Path) -> None:
+        self._directory = out / PARTS
+        with naming_unwritable(out):
+            self._directory.mkdir(parents=True, exist_ok=True)
+
+    def forget(self) -> None:
+        """Drop every finished configuration."""
+        for path in self._directory.glob("*.json"):
+            path.unlink()
+
+    def finished(self, configurations: Sequence[Configuration]) -> dict[str, Part]:
+        """What is there of `configurations`, by id. A file that does not say what it should is run again."""
+        found = {}
+        for configuration in configurations:
+            part = self._read(configuration)
+            if part is not None:
+                found[part.id] = part
+        return found
+
+    def keep(self, part: Part) -> None:
+        with naming_unwritable(self._directory):
+            write_atomically(self._path(part.id), encode(part))
+
+    def _read(self, configuration: Configuration) -> Part | None:
+        try:
+            part = msgspec.json.decode(self._path(configuration.id).read_bytes(), type=Part)
+        except (OSError, msgspec.DecodeError):
+            return None
+        expected = (configuration.id, configuration.parameters, version("ordercast"))
+        return part if (part.id, part.parameters, part.made_by) == expected else None
+
+    def _path(self, id_: str) -> Path:
+        return self._directory / f"{id_}.json"
+
+
+def encode(value: object) -> bytes:
+    """JSON for people and programs."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """`path` holds its old content or all of the new one, never a part of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_directory(path: Path) -> Iterator[Path]:
+    """An empty directory that takes the place of `path` once it is filled."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        shutil.rmtree(path, ignore_errors=True)
+        temporary.replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def naming_unwritable(path: Path) -> Iterator[None]:
+    """A full disk or a missing right is the user's to mend, so it is named in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,223 @@
+"""The admin port of a broker: health, metrics, status and where a message is, over the smallest HTTP that tools speak.
+
+GET /healthz           200 if the broker is in a tree and can do its work, 503 and the reason otherwise
+GET /metrics           Prometheus text
+GET /status            JSON: the tree and the topics as this broker sees them
+GET /explain?msg=ID    JSON: where the publication is here, and what it waits for
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from ordercast.core.errors import UsageError
+from ordercast.net.brokers.ledger import BrokerLedger
+from ordercast.net.host import ProcessHost
+from ordercast.net.turn_ports import address_of, listening
+
+_LONGEST_REQUEST = 8192
+_PATIENCE_S = 5.0
+_MOST_CONNECTIONS = 64
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Overlay(Protocol):
+    is_root: bool
+    seeking: bool
+    decides: bool
+
+    def status(self) -> dict[str, Any]: ...
+
+
+class _Topics(Protocol):
+    def status(self) -> dict[str, Any]: ...
+
+    def explain(self, message_id: str) -> dict[str, Any]: ...
+
+
+class Administered(Protocol):
+    """A broker, as seen from here."""
+
+    @property
+    def overlay(self) -> _Overlay: ...
+
+    @property
+    def topics(self) -> _Topics: ...
+
+
+Answer = tuple[int, str, bytes]
+"""Status, content type, body."""
+
+
+class Admin:
+    """Serves one broker. Requests are answered between its turns, so every answer is one consistent state."""
+
+    def __init__(self, host: ProcessHost, broker: Administered, ledger: BrokerLedger | None = None) -> None:
+        self.address = ""
+        self._host = host
+        self._broker = broker
+        self._ledger = ledger
+        self._server: asyncio.Server | None = None
+        self._busy: set[asyncio.Task[None]] = set()
+
+    async def start(self, address: str) -> None:
+        try:
+            door = listening(address)
+        except UsageError as error:
+            raise UsageError(f"admin: {str(error).removeprefix('listen: ')}") from None
+        self.address = address_of(door)
+        self._server = await asyncio.start_server(self._serve, sock=door, limit=_LONGEST_REQUEST)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            for task in self._busy:
+                task.cancel()
+            await asyncio.gather(*self._busy, return_exceptions=True)
+            await self._server.wait_closed()
+
+    def answer(self, target: str) -> Answer:
+        """What a GET of `target` returns."""
+        parts = urlsplit(target)
+        if parts.path == "/healthz":
+            problem = self.problem()
+            return (200, _TEXT, b"ok\n") if problem is None else (503, _TEXT, f"{problem}\n".encode())
+        if parts.path == "/metrics":
+            return 200, _PROMETHEUS, "".join(f"{line}\n" for line in self._metrics()).encode()
+        if parts.path == "/status":
+            return _json(self.status())
+        if parts.path == "/explain":
+            wanted = parse_qs(parts.query).get("msg")
+            if not wanted:
+                return 400, _TEXT, b"msg: which message? /explain?msg=ID\n"
+            return _json({"broker": self._host.me.name, "msg": wanted[0], **self._broker.topics.explain(wanted[0])})
+        return 404, _TEXT, b"known: /healthz /metrics /status /explain?msg=ID\n"
+
+    def problem(self) -> str | None:
+        """Why this broker cannot do its work now."""
+        overlay = self._broker.overlay
+        if self._host.failure is not None:
+            return "stopped"
+        if overlay.seeking:
+            return "seeking a parent"
+        if overlay.is_root and not overlay.decides:
+            return "root without a lease"
+        return None
+
+    def status(self) -> dict[str, Any]:
+        host = self._host
+        return {
+            "id": host.me.name,
+            "life": host.me.life,
+            "address": host.me.address,
+            "cluster": host.credentials.cluster,
+            "problem": self.problem(),
+            "overlay": self._broker.overlay.status(),
+            "topics": self._broker.topics.status(),
+            "connections": [
+                {"peer": wire.name, "kind": wire.peer.kind, "life": wire.peer.life, "queued_bytes": wire.queued_bytes}
+                for _, wire in sorted(host.connections.items())
+                if wire.peer is not None
+            ],
+            "counters": dict(sorted(host.counters.items())),
+        }
+
+    def _metrics(self) -> Iterator[str]:
+        status = self.status()
+        yield from _gauge("up", 1)
+        yield from _gauge("healthy", int(status["problem"] is None))
+        kinds = [connection["kind"] for connection in status["connections"]]
+        yield "# TYPE ordercast_connections gauge"
+        for kind in ("broker", "client"):
+            yield f'ordercast_connections{{kind="{kind}"}} {kinds.count(kind)}'
+        queued = [connection["queued_bytes"] for connection in status["connections"]]
+        yield from _gauge("queue_bytes", sum(queued))
+        yield from _gauge("longest_queue_bytes", max(queued, default=0))
+        for name, value in _numbers(status["overlay"]):
+            yield from _gauge(f"overlay_{name}", value)
+        yield from _gauge("overlay_is_root", int(self._broker.overlay.is_root))
+        yield from _topic_gauges(status["topics"])
+        if self._ledger is not None:
+            yield from _gauge("ledger_bytes", self._ledger.segment_bytes)
+            yield from _gauge("ledger_flushes", self._ledger.flushes)
+        for name, value in status["counters"].items():
+            yield f"# TYPE ordercast_{name}_total counter"
+            yield f"ordercast_{name}_total {value}"
+
+    # HTTP
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._busy.add(task)
+        try:
+            if len(self._busy) <= _MOST_CONNECTIONS:
+                async with asyncio.timeout(_PATIENCE_S):
+                    writer.write(_response(*await self._handle(reader)))
+                    await writer.drain()
+        except (OSError, asyncio.CancelledError):  # TimeoutError is an OSError.
+            pass
+        finally:
+            self._busy.discard(task)
+            writer.close()
+
+    async def _handle(self, reader: asyncio.StreamReader) -> Answer:
+        try:
+            request = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return 400, _TEXT, b"the request is too long\n"
+        except asyncio.IncompleteReadError:
+            return 400, _TEXT, b"the request is not complete\n"
+        method, _, rest = request.partition(b"\r\n")[0].decode("ascii", "replace").partition(" ")
+        target = rest.rpartition(" ")[0]
+        if method != "GET":
+            return 405, _TEXT, b"only GET\n"
+        try:
+            return self.answer(target)
+        except (UsageError, ValueError) as error:
+            return 400, _TEXT, f"{error}\n".encode()
+
+
+def _json(value: Any) -> Answer:
+    return 200, _JSON, msgspec.json.encode(value, enc_hook=str) + b"\n"
+
+
+def _response(status: int, content_type: str, body: bytes) -> bytes:
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _gauge(name: str, value: float) -> Iterator[str]:
+    yield f"# TYPE ordercast_{name} gauge"
+    yield f"ordercast_{name} {value}"
+
+
+def _numbers(values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in sorted(values.items()):
+        if name == "term" and value:
+            value = value[0]  # noqa: PLW2901 - its number; the rest says whose it is
+        if isinstance(value, bool | int | float):
+            yield name, int(value) if isinstance(value, bool) else value
+
+
+def _topic_gauges(topics: Mapping[str, Any]) -> Iterator[str]:
+    """One family a number: all its samples must stand together."""
+    families: dict[str, list[str]] = {}
+    for topic, values in sorted(topics.items()):
+        if isinstance(values, Mapping):
+            label = str(topic).replace("\\", "\\\\").replace('"', '\\"')
+            for name, value in _numbers(values):
+                families.setdefault(name, []).append(f'ordercast_topic_{name}{{topic="{label}"}} {value}')
+    for name, samples in families.items():
+        yield f"# TYPE ordercast_topic_{name} gauge"
+        yield from samples

@@ -1,0 +1,131 @@
+"""Which life of a broker begins: a broker that restarts must not be mistaken for its former self.
+
+The rule. A broker with an earlier life on record (`--data`) is restarted: its life is the time in milliseconds, or one
+more than the last if that is higher. Without a record, a broker that has a parent to ask takes the time as its life; it
+never begins as root, so nothing else depends on it. A broker without a parent and without a record asks every other
+broker of its directory first. If none of them has ever been part of a tree (it says so, or nothing listens at its
+address), this is the beginning of the cluster, and its life is 0: it begins as root. If one has been, or does not
+answer at all, the broker is restarted and takes part in an election like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ordercast.core.errors import PeerError, UsageError
+from ordercast.core.ids import NodeId
+from ordercast.core.process import Peer
+from ordercast.net.nodes.frames import GreetingReader, greeting_frame
+from ordercast.net.wire import handshake as wire_handshake
+from ordercast.net.wire.credentials import ASKING, Credentials, split_address
+from ordercast.net.wire.greetings import encode
+
+FIRST = 0
+_EPOCH_MS = 1_767_225_600_000
+"""2026-01-01: lives are milliseconds since then, so that their digits are few."""
+_ASKING_S = 1.0
+_READ_BYTES = 1024
+
+
+class DataDirectory:
+    """The directory of `--data`: who uses it, and how often it was used."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise UsageError(f"data: {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise UsageError(f"data: {path}: another broker uses it") from None
+
+    def last_life(self) -> int | None:
+        """None if this is the first."""
+        try:
+            text = (self.path / "life").read_text()
+        except FileNotFoundError:
+            return None
+        if not text.strip().isdigit():
+            raise UsageError(f"data: {self.path / 'life'}: not a number")
+        return int(text)
+
+    def begin(self, life: int) -> None:
+        """Put the life on record before anybody hears of it."""
+        unnamed = self.path / "life.new"
+        with unnamed.open("w") as file:
+            file.write(f"{life}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unnamed.rename(self.path / "life")
+
+    def release(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def later_life(last: int | None) -> int:
+    """Higher than any earlier life, on record or not."""
+    return max((last or 0) + 1, time.time_ns() // 1_000_000 - _EPOCH_MS)
+
+
+async def choose_life(
+    me: Peer, directory: Mapping[NodeId, str], credentials: Credentials, *, last: int | None, has_parent: bool
+) -> int:
+    """The life that begins now, by the rule above."""
+    if last is not None or has_parent:
+        return later_life(last)
+    asking = Peer(ASKING, me.name)
+    others = [address for name, address in sorted(directory.items()) if name != me.name]
+    answers = await asyncio.gather(*(_has_been_in_a_tree(asking, address, credentials) for address in others))
+    return later_life(None) if any(answers) else FIRST
+
+
+async def _has_been_in_a_tree(me: Peer, address: str, credentials: Credentials) -> bool:
+    """Whether the broker at `address` knows a term; true also if it cannot be told."""
+    tls = credentials.tls
+    host, port = split_address(address)
+    try:
+        async with asyncio.timeout(_ASKING_S):
+            context = tls.client_context() if tls is not None else None
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
+            try:
+                return await _ask(me, credentials, reader, writer, address) > 0
+            finally:
+                writer.transport.abort()
+    except ConnectionRefusedError:
+        return False
+    except (OSError, PeerError, asyncio.IncompleteReadError):
+        return True
+
+
+async def _ask(
+    me: Peer, credentials: Credentials, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+) -> int:
+    """The highest term that the broker at the other end knows."""
+    greetings = GreetingReader(address)
+
+    async def greeting() -> wire_handshake.Greeting:
+        body = greetings.feed(b"")
+        while body is None:
+            data = await reader.read(_READ_BYTES)
+            if not data:
+                raise PeerError(address, "closed the connection")
+            body = greetings.feed(data)
+        return wire_handshake.decode(body, address)
+
+    said = wire_handshake.present(me, credentials, await greeting(), address)
+    writer.write(greeting_frame(encode(said)))
+    answer = await greeting()
+    wire_handshake.accepted(me, credentials, answer, said, address)
+    assert isinstance(answer, wire_handshake.Accepted)
+    return answer.term

@@ -1,0 +1,266 @@
+"""A broker as a process: its machine, its log, its journal and its admin port, from start to a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ordercast.broker.node import BROKER_CODEC, Broker
+from ordercast.broker.place import Place
+from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.ids import NodeId, valid_node
+from ordercast.core.process import Peer, Wires
+from ordercast.net.brokers.admin import Admin
+from ordercast.net.brokers.cluster import Ready, start_ticks
+from ordercast.net.brokers.cluster_file import ClusterFile
+from ordercast.net.brokers.incarnation import DataDirectory, choose_life
+from ordercast.net.brokers.ledger import BrokerLedger, Disk
+from ordercast.net.host import ProcessHost
+from ordercast.net.settings import seconds
+from ordercast.net.turn_ports import address_of, listening
+from ordercast.net.wire.credentials import BROKER, split_address
+from ordercast.trace.schema import INFO_ORDER_SCOPE, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
+
+if TYPE_CHECKING:
+    from ordercast.trace.journal import Journal
+
+LOG = logging.getLogger("ordercast.broker")
+FAILED = 70
+"""Exit code of a process that found a bug in itself, or whose disk failed it."""
+INTERRUPTED = 130
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a broker is told when it starts."""
+
+    id: str
+    listen: str = ""
+    parent: str = ""
+    """HOST:PORT to ask first; without a directory of brokers, the only way in."""
+    cluster: ClusterFile = ClusterFile()
+    data: Path | None = None
+    trace: Path | None = None
+    admin: str = ""
+
+
+class BrokerProcess:
+    """One broker. `start`, then wait for `host.ended_event` or `stop` it."""
+
+    host: ProcessHost
+    broker: Broker
+
+    def __init__(self, launch: Launch, *, door: socket.socket | None = None, disk: Disk | None = None) -> None:
+        self.launch = launch
+        self.admin: Admin | None = None
+        self._door = door
+        self._disk = disk
+        self._data: DataDirectory | None = None
+        self._ledger: BrokerLedger | None = None
+        self._syncing: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Everything that can be wrong with the configuration is wrong here, before anybody hears of this broker."""
+        launch = self.launch
+        if not valid_node(launch.id) or "/" in launch.id:
+            raise UsageError(f"id: {launch.id!r} is not a name that a broker can have")
+        self._data = DataDirectory(launch.data) if launch.data is not None else None
+        try:
+            await self._start(launch)
+        except BaseException:
+            self._let_go()
+            raise
+
+    async def _start(self, launch: Launch) -> None:
+        cluster = launch.cluster
+        door = self._door or listening(launch.listen)
+        try:
+            cluster.credentials().check_listen(str(door.getsockname()[0]))
+            place = await self._find_place(self._address(door))
+        except BaseException:
+            door.close()
+            raise
+        saved = None
+        if self._data is not None:
+            self._data.begin(place.life)
+            self._ledger = BrokerLedger(self._data.path, fsync=cluster.fsync, disk=self._disk)
+            saved = self._ledger.saved()
+            if self._ledger.cut_bytes:
+                facts = {"node": launch.id, "bytes": self._ledger.cut_bytes}
+                LOG.warning("torn tail cut off", extra={"facts": facts})
+        entry = cluster.find(launch.id)
+        settings = cluster.settings_of(entry)
+
+        def build(wires: Wires) -> Broker:
+            self.broker = Broker(place, settings, wires, self._ledger, saved)
+            return self.broker
+
+        me = Peer(BROKER, launch.id, place.life, place.address)
+        self.host = ProcessHost(
+            me, build, BROKER_CODEC, cluster.limits, credentials=cluster.credentials(),
+            journal=self._journal(place.life, kept=saved is not None), ledger=self._ledger,
+        )  # fmt: skip
+        self.host.term = lambda: self.broker.overlay.term[0]
+        await self.host.start(door)
+        if launch.admin:
+            self.admin = Admin(self.host, self.broker, self._ledger)
+            await self.admin.start(launch.admin)
+        if self._ledger is not None and cluster.fsync == "interval":
+            self._plan_sync()
+        LOG.info("started", extra={"facts": {"node": launch.id, "address": place.address, "life": place.life}})
+
+    async def stop(self, reason: str = "the broker stops") -> None:
+        """Say goodbye to everybody, and leave everything written down."""
+        if self.admin is not None:
+            await self.admin.stop()
+        await self.host.stop(reason)
+        self._let_go()
+
+    async def kill(self) -> None:
+        """Vanish as a killed process does: no word, nothing more written. For brokers that share a process."""
+        self.host.abandon()
+        if self.admin is not None:
+            await self.admin.stop()
+        self._let_go()
+        await asyncio.sleep(0)
+
+    def _let_go(self) -> None:
+        if self._syncing is not None:
+            self._syncing.cancel()
+        if self._ledger is not None:
+            self._ledger.abandon()
+        if self._data is not None:
+            self._data.release()
+
+    def _address(self, door: socket.socket) -> str:
+        entry = self.launch.cluster.find(self.launch.id)
+        if entry is not None and entry.advertise:
+            return entry.advertise
+        bound = address_of(door)
+        if split_address(bound)[0] in ("0.0.0.0", "::"):  # noqa: S104 - nobody can dial that
+            raise UsageError(f"advertise: needed where a broker listens on all addresses ({bound})")
+        return bound
+
+    async def _find_place(self, address: str) -> Place:
+        launch = self.launch
+        me = NodeId(launch.id)
+        directory = {**launch.cluster.directory, me: address}
+        parent, seeds = self._parent(directory)
+        last = self._data.last_life() if self._data is not None else None
+        life = await choose_life(
+            Peer(BROKER, me), directory, launch.cluster.credentials(), last=last, has_parent=bool(parent or seeds)
+        )
+        return Place(me, address, directory, parent, life, seeds)
+
+    def _parent(self, directory: dict[NodeId, str]) -> tuple[NodeId | None, tuple[str, ...]]:
+        """The configured parent by name, or else the address to ask."""
+        if self.launch.parent:
+            split_address(self.launch.parent, "parent")
+            named = [node for node, address in directory.items() if address == self.launch.parent]
+            return (named[0], ()) if named else (None, (self.launch.parent,))
+        entry = self.launch.cluster.find(self.launch.id)
+        return (NodeId(entry.parent) if entry is not None and entry.parent else None), ()
+
+    def _journal(self, life: int, *, kept: bool) -> Journal | None:
+        if self.launch.trace is None:
+            return None
+        from ordercast.trace.journal import Journal, journal_path  # With pyarrow: only for those who need it.
+
+        directory = self.launch.trace / JOURNALS
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            earlier = any(directory.glob(f"{self.launch.id}.*{JOURNAL_SUFFIX}"))
+            journal = Journal(journal_path(directory, self.launch.id, life), packets=False)
+        except OSError as error:
+            raise UsageError(f"trace: {directory}: {error.strerror}") from None
+        state = (STATE_KEPT if kept else STATE_LOST) if earlier else None
+        scope = {INFO_ORDER_SCOPE: self.launch.cluster.settings.order_scope}
+        journal.begin(time.monotonic_ns(), life=int(earlier), state=state, info=scope)
+        journal.flush()
+        return journal
+
+    def _plan_sync(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._syncing = loop.call_later(seconds(self.launch.cluster.fsync_ms), self._sync)
+
+    def _sync(self) -> None:
+        assert self._ledger is not None
+        try:
+            self._ledger.sync()
+        except OSError as error:
+            self.host.fail(error)
+            return
+        self._plan_sync()
+
+
+async def serve(launch: Launch, ready: Path | None = None) -> int:
+    """Run the broker until a signal, or until it must not go on; the exit code. `ready` is written once it runs."""
+    process = BrokerProcess(launch)
+    await process.start()
+    if ready is not None:
+        _write_ready(process, ready)
+    loop = asyncio.get_running_loop()
+    # A bug outside the machine is a bug too: what it left behind cannot be trusted.
+    loop.set_exception_handler(lambda _, context: process.host.fail(context.get("exception") or _bug(context)))
+    asked = asyncio.Event()
+
+    def ask() -> None:
+        if asked.is_set():
+            sys.stderr.write("ordercast: stopped at once\n")
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        asked.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask)
+    stopping = loop.create_task(asked.wait())
+    failing = loop.create_task(process.host.ended_event.wait())
+    await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+    if asked.is_set():
+        await process.stop("the broker is being stopped")
+    stopping.cancel()
+    failing.cancel()
+    failure = process.host.failure
+    if failure is None:
+        return 0
+    await process.kill()
+    sys.stderr.write(f"ordercast: broker {launch.id} stops: {_said(failure)}\n")
+    return FAILED
+
+
+def _bug(context: dict[str, Any]) -> InvariantError:
+    return InvariantError(str(context["message"]))
+
+
+def _said(failure: BaseException) -> str:
+    if isinstance(failure, OSError):
+        return f"its disk fails: {failure.strerror or failure}"
+    return f"a bug: {type(failure).__name__}: {' '.join(str(failure).split())}"
+
+
+def _write_ready(process: BrokerProcess, ready: Path) -> None:
+    me = process.host.me
+    admin = process.admin.address if process.admin is not None else ""
+    unnamed = ready.with_suffix(".new")
+    told = Ready(os.getpid(), me.address, admin, me.life, start_ticks(os.getpid()))
+    unnamed.write_bytes(msgspec.json.encode(told))
+    unnamed.rename(ready)
+
+
+def run(launch: Launch, ready: Path | None = None) -> int:
+    """`serve` on the loop of the TCP runtime."""
+    import uvloop
+
+    gc.collect()
+    gc.freeze()  # What was imported stays: no pause of this process is spent on looking through it again.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(serve(launch, ready))

@@ -1,0 +1,274 @@
+"""A node's former lives, repeated from its log until the machine is where it was when the process died.
+
+Nothing that the machine does meanwhile leaves: it was sent, delivered and recorded then. What the log has and the trace
+or the application has not, because the process died in between, is told now.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.ids import NodeId, Origin
+from ordercast.core.machine import Machine
+from ordercast.core.messages import Message, Packet
+from ordercast.core.wire import Codec
+from ordercast.net.nodes.batches import handle_batch
+from ordercast.net.nodes.state_log import (
+    Fired,
+    Input,
+    Joined,
+    Left,
+    Published,
+    Received,
+    Recovered,
+    Renewed,
+    Started,
+    StateLog,
+    Subscribed,
+    Suspected,
+    Trusted,
+    Unsubscribed,
+    timer_name,
+)
+from ordercast.trace.journal import Journal, read_journal
+
+BY_THE_HOST = frozenset({"send", "receive", "suspect", "recover"})
+"""Kinds of events that the host records of itself. All others are the machine's and the application's: they follow from
+the inputs, and a journal has as many of them as the log tells of, or less."""
+_MACHINES = ("ordercast.core.", "ordercast.overlay.", "ordercast.protocols.")
+_CONTAINERS = {
+    ("array", "_array_reconstructor"),
+    ("array", "array"),
+    ("builtins", "bytearray"),
+    ("builtins", "dict"),
+    ("builtins", "frozenset"),
+    ("builtins", "int"),
+    ("builtins", "list"),
+    ("builtins", "set"),
+    ("collections", "Counter"),
+    ("collections", "OrderedDict"),
+    ("collections", "defaultdict"),
+    ("collections", "deque"),
+    ("msgspec._core", "rebuild"),
+}
+
+
+class Told(msgspec.Struct, frozen=True):
+    """How much of a node's history had come out before its process died."""
+
+    events: int = 0
+    """Publications, deliveries and notes in its journals."""
+    deliveries: int = 0
+    """Messages that the application has taken over."""
+    last: tuple[str, str | None] | None = None
+    """Kind and message of the last of these events, if it is known."""
+
+
+def told_by(journals: Iterable[Path]) -> Told:
+    """What the journals of former lives say; whoever has no other record counts their deliveries as taken over."""
+    events = deliveries = 0
+    last: tuple[str, str | None] | None = None
+    for journal in journals:
+        for row in read_journal(journal):
+            if row.kind not in BY_THE_HOST:
+                events += 1
+                deliveries += row.kind == "deliver"
+                last = row.kind, row.msg
+    return Told(events, deliveries, last)
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that belongs into the trace."""
+
+    kind: str
+    message: Message | None = None
+    info: Mapping[str, str] | None = None
+
+    @property
+    def title(self) -> tuple[str, str | None]:
+        return self.kind, self.message.id if self.message is not None else None
+
+    def record(self, journal: Journal, time_ns: int) -> None:
+        if self.message is None:
+            journal.event(self.kind, time_ns, self.info)
+        elif self.kind == "publish":
+            journal.publish(time_ns, self.message)
+        else:
+            journal.deliver(time_ns, self.message)
+
+
+class Recollection:
+    """The machine as the log remembers it. It is the machine's outbox meanwhile, and lets nothing out."""
+
+    def __init__(
+        self, log: StateLog, build: Callable[[], Machine], codec: Codec, origin: Origin, *, notes_membership: bool
+    ) -> None:
+        """`notes_membership`: the machine itself notes its subscriptions."""
+        head = log.head
+        self.machine = build()
+        if head.saved:
+            self.machine.restore(unpacked(head.saved, type(self.machine).__module__))
+        self.published = head.published
+        self.delivered = head.delivered
+        self._build = build
+        self._codec = codec
+        self._origin = origin
+        self._notes_membership = notes_membership
+        self._told_before = head.told
+        self._heard_before = head.delivered - len(head.unheard)
+        self._events: list[Event] = []
+        self._deliveries: list[Message] = list(head.unheard)
+        for happened in log.inputs:
+            self._repeat(happened)
+        log.inputs = []
+
+    @property
+    def told(self) -> int:
+        """All events so far."""
+        return self._told_before + len(self._events)
+
+    def untold(self, told: Told) -> list[Event]:
+        """The events that had not come out."""
+        place = told.events - self._told_before
+        before = self._events[place - 1] if 0 < place <= len(self._events) else None
+        if place > len(self._events) or (before is not None and told.last not in (None, before.title)):
+            raise InvariantError(
+                f"event {told.events} in the journals is {told.last}, and the log does not have it there"
+            )
+        return self._events[max(0, place) :]
+
+    def unheard(self, heard: int) -> list[Message]:
+        """The deliveries after the first `heard`."""
+        if heard < self._heard_before:
+            raise UsageError(
+                f"the application has taken over {heard} deliveries, and those before {self._heard_before + 1} are "
+                "no longer in the state"
+            )
+        if heard > self.delivered:
+            raise UsageError(
+                f"the application has taken over {heard} deliveries, and the state knows of {self.delivered} only"
+            )
+        return self._deliveries[heard - self._heard_before :]
+
+    def revived(self) -> Machine:
+        """A machine that has what must survive a crash, and nothing else."""
+        machine = self._build()
+        machine.restore(self.machine.save())
+        return machine
+
+    def _repeat(self, happened: Input) -> None:
+        match happened:
+            case Started():
+                self.machine.on_start(self)
+            case Recovered():
+                self.machine = self.revived()
+                self.machine.on_recover(self)
+            case Renewed():
+                self.machine.on_recover(self)  # The head of the log has what it was restored from.
+            case Published():
+                self._publish(happened)
+            case Received(peer, bodies):
+                packets = [self._codec.decode(body, peer) for body in bodies]
+                handle_batch(self.machine, peer, packets, self)  # What made no sense then makes none now.
+            case Fired(name):
+                self.machine.on_timer(timer_name(name), self)
+            case Suspected(peer):
+                self.machine.on_suspect(peer, self)
+            case Trusted(peer):
+                self.machine.on_trust(peer, self)
+            case _:
+                mark = len(self._events)
+                try:
+                    self._change(happened)
+                except UsageError:
+                    del self._events[mark:]  # Refused then, refused now.
+
+    def _change(self, happened: Subscribed | Unsubscribed | Joined | Left) -> None:
+        match happened:
+            case Subscribed(topic):
+                if not self._notes_membership:
+                    self.note("subscribe", {"topic": topic})
+                self.machine.on_subscribe(topic, self)
+            case Unsubscribed(topic):
+                self.machine.on_unsubscribe(topic, self)
+                if not self._notes_membership:
+                    self.note("unsubscribe", {"topic": topic})
+            case Joined():
+                self.machine.on_join(self)
+            case Left():
+                self.machine.on_leave(self)
+
+    def _publish(self, asked: Published) -> None:
+        content = (asked.topic, asked.payload, asked.guarantee, asked.keys, asked.dst)
+        message = Message(self._origin, self.published + 1, *content)
+        mark = len(self._events)
+        self._events.append(Event("publish", message))
+        try:
+            self.machine.on_publish(message, self)
+        except UsageError:
+            del self._events[mark:]  # Refused then, refused now.
+        else:
+            self.published += 1
+
+    # What the machine asks for
+
+    def deliver(self, message: Message) -> None:
+        self.delivered += 1
+        self._events.append(Event("deliver", message))
+        self._deliveries.append(message)
+
+    def note(self, kind: str, info: Mapping[str, str]) -> None:
+        self._events.append(Event(kind, info=info))
+
+    def send(self, peer: NodeId, packet: Packet) -> None:
+        """It was sent then."""
+
+    def complete(self, message_id: str) -> None:
+        """Whoever waited for it has died with the process."""
+
+    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
+        """If it ran out, the log says so."""
+
+    def cancel_timer(self, name: Hashable) -> None:
+        """If it ran out, the log says so."""
+
+
+def packed(saved: dict[str, Any]) -> bytes:
+    """What a machine saved, as bytes."""
+    try:
+        return pickle.dumps(saved, protocol=pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UsageError(f"the state cannot be written: {error}") from None
+
+
+def unpacked(data: bytes, home: str) -> dict[str, Any]:
+    """What a machine saved. `home` is the module of its class, if it is not one of ours."""
+    try:
+        saved: dict[str, Any] = _Reader(io.BytesIO(data), home).load()
+    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError, IndexError) as error:
+        raise UsageError(f"the saved state is none that this version reads: {error}") from None
+    return saved
+
+
+class _Reader(pickle.Unpickler):
+    """Builds nothing but containers and parts of machines, which do no input or output, whatever the bytes ask for."""
+
+    def __init__(self, file: io.BytesIO, home: str) -> None:
+        super().__init__(file)
+        self._home = home
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _CONTAINERS:
+            return super().find_class(module, name)
+        if module == self._home or module.startswith(_MACHINES):
+            found = super().find_class(module, name)
+            if isinstance(found, type):
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of a machine")

@@ -1,0 +1,249 @@
+"""One operating-system process of a cluster: it runs some of the nodes and obeys whoever started it.
+
+Orders come on standard input and answers go to standard output, one JSON object a line; logs go to standard error.
+When standard input ends, whoever gave the orders is gone, and so is the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId
+from ordercast.core.machine import Place
+from ordercast.core.registry import ProtocolInfo
+from ordercast.net.json_logs import log_to_stderr
+from ordercast.net.nodes.channel import NEVER_MET
+from ordercast.net.nodes.host import Host, NetPlace
+from ordercast.net.nodes.replay import told_by
+from ordercast.net.nodes.state_log import StateLog, belongs_to
+from ordercast.net.settings import NetSettings
+from ordercast.net.supervise.workload import Workload
+from ordercast.overlay.extended import Overlay, at_start
+from ordercast.overlay.graphs import build_graph
+from ordercast.overlay.groups import build_groups
+from ordercast.protocols import lookup
+from ordercast.scenario.choosing import Population, joining
+from ordercast.scenario.model import Scenario
+from ordercast.trace.journal import Journal
+
+LOG = logging.getLogger("ordercast.net.supervise.process")
+
+FAILED = 70
+"""Exit code of a process that found a bug of ours."""
+REFUSED = 2
+"""Exit code of a process that was asked for the impossible, or whose disk failed; its log ends with the reason."""
+_ORDER_BYTES = 1 << 24
+
+Addresses = dict[NodeId, tuple[str, int]]
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line a process reads: what it is to run."""
+
+    nodes: list[NodeId]
+    scenario: Scenario
+    protocol: str
+    seed: int
+    cluster: str
+    token: str
+    """In hexadecimal."""
+    life: int
+    """How often these nodes were started before."""
+    epoch_ns: int
+    journals: str
+    """Directory for the journals."""
+    settings: NetSettings
+    since: int | None = None
+    """The first life whose memory these nodes have; None: they begin without any."""
+    incarnation: int = 0
+    """How often these nodes have lost their memory."""
+    states: str = ""
+    """Directory for what the nodes must remember; empty: they need not."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One line for a process."""
+
+    do: Literal["start", "meet", "go", "status", "stop"]
+    dial: dict[NodeId, Addresses] = {}
+    """For `start` and `meet`: whom each node dials, and where."""
+    go_ns: int = 0
+    """For `go`: when the scenario's time begins, on the monotonic clock."""
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """How far a node is from being at rest."""
+
+    steps: int
+    met: int
+    """Neighbours that were connected at least once."""
+    pending: int
+    """Publishers that have not finished."""
+    timers: int
+    outstanding: dict[NodeId, int]
+    """Packets that a neighbour has not confirmed, where there are any."""
+    sent: int
+    received: int
+
+    @property
+    def idle(self) -> bool:
+        return not self.pending and not self.timers
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """To the assignment: addresses. To every order: how the nodes are."""
+
+    addresses: Addresses = {}
+    nodes: dict[NodeId, NodeStatus] = {}
+
+
+def journal_path(directory: Path, node: NodeId, life: int) -> Path:
+    return directory / f"{node}.{life}.jsonl"
+
+
+class Layout:
+    """Who is where: the graph that the protocol runs on, the groups, and the place of every node."""
+
+    def __init__(self, scenario: Scenario, info: ProtocolInfo, seed: int) -> None:
+        base = build_graph(scenario.overlay, seed)
+        later = joining(scenario.fault) if info.admits else []
+        groups = build_groups(scenario.groups, at_start(base, later), seed)
+        self.options: Any = info.parse_options(scenario.options)
+        self._overlay = Overlay(base, groups, info, self.options, later)
+        self.graph = graph = self._overlay.graph
+        self.people = Population(graph.nodes, graph.servers, graph.clients, groups)
+
+    def place(self, node: NodeId, incarnation: int) -> Place:
+        return self._overlay.place(node, incarnation)
+
+
+class Party:
+    """The nodes of one process."""
+
+    def __init__(self, assignment: Assignment, protocol: ProtocolInfo) -> None:
+        self._assignment = assignment
+        self._protocol = protocol
+        self._layout = Layout(assignment.scenario, protocol, assignment.seed)
+        self._hosts: dict[NodeId, Host] = {}
+        self._loads: dict[NodeId, Workload] = {}
+        for node in assignment.nodes:
+            self._hosts[node] = host = self._host(node)
+            resumes = assignment.life > 0
+            self._loads[node] = Workload(
+                host, assignment.scenario, self._layout.people, assignment.seed, resumes=resumes
+            )
+
+    def _host(self, node: NodeId) -> Host:
+        given = self._assignment
+        journals = Path(given.journals)
+        journal = Journal(journal_path(journals, node, given.life), packets=given.scenario.trace.record == "all")
+        place, options = self._layout.place(node, given.incarnation), self._layout.options
+        net = NetPlace(given.cluster, bytes.fromhex(given.token), given.life, given.epoch_ns, given.since)
+        log = told = None
+        if given.states:
+            whose = belongs_to(place, self._protocol, options)
+            settings = given.settings
+            log = StateLog(
+                Path(given.states) / node, whose, fsync=settings.state_fsync, least_bytes=settings.snapshot_bytes
+            )
+            if log.cut_bytes:
+                LOG.warning("cut off what was torn", extra={"facts": {"node": node, "cut_bytes": log.cut_bytes}})
+            former = range(given.life if given.since is None else given.since, given.life)
+            told = told_by(path for life in former if (path := journal_path(journals, node, life)).exists())
+        return Host(
+            place, self._protocol, options, net, settings=given.settings, journal=journal, log=log, told=told
+        )  # fmt: skip
+
+    async def listen(self) -> Answer:
+        return Answer(addresses={node: await host.listen() for node, host in self._hosts.items()})
+
+    async def obey(self, order: Order) -> Answer:
+        match order.do:
+            case "start":
+                for node, host in self._hosts.items():
+                    host.start(order.dial.get(node, {}))
+            case "meet":
+                for node, host in self._hosts.items():
+                    for peer, address in order.dial.get(node, {}).items():
+                        host.transport.dial(peer, address)
+            case "go":
+                for load in self._loads.values():
+                    load.start(order.go_ns)
+            case "stop":
+                await self.close()
+            case "status":
+                pass
+        return Answer(nodes={node: self._status(node) for node in self._hosts})
+
+    async def close(self) -> None:
+        for load in self._loads.values():
+            await load.close()
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+
+    def _status(self, node: NodeId) -> NodeStatus:
+        host = self._hosts[node]
+        channels = host.transport.channels.values()
+        return NodeStatus(
+            steps=host.steps,
+            met=sum(channel.peer_life != NEVER_MET for channel in channels),
+            pending=self._loads[node].pending,
+            timers=host.timers.armed,
+            outstanding={channel.peer: channel.outstanding for channel in channels if channel.outstanding},
+            sent=sum(channel.sent for channel in channels),
+            received=sum(channel.received for channel in channels),
+        )
+
+
+async def serve() -> None:
+    """Read the assignment, run the nodes, obey until told to stop or left alone."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_fail)
+    orders = asyncio.StreamReader(limit=_ORDER_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    assignment = msgspec.json.decode(await orders.readline(), type=Assignment)
+    party = Party(assignment, lookup(assignment.protocol))
+    _answer(await party.listen())
+    while line := await orders.readline():
+        order = msgspec.json.decode(line, type=Order)
+        _answer(await party.obey(order))
+        if order.do == "stop":
+            return
+    LOG.error("left alone")
+    await party.close()
+
+
+def main() -> None:
+    import uvloop
+
+    log_to_stderr()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(serve())
+        except (UsageError, OSError) as error:
+            _fail(runner.get_loop(), {"message": "refused", "exception": error})
+
+
+def _answer(answer: Answer) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _fail(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A handler broke a promise, or the disk did. What is left behind cannot be trusted: the process must not go on."""
+    error = context.get("exception")
+    traced = None if isinstance(error, UsageError) else error
+    LOG.critical(context["message"], exc_info=traced, extra={"facts": {"failure": str(error)}})
+    logging.shutdown()
+    os._exit(REFUSED if isinstance(error, UsageError | OSError) else FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What travels between two processes: frames, the handshake, one connection, credentials, limits."""

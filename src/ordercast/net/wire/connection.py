@@ -1,0 +1,367 @@
+"""One TCP connection of a process: the handshake, then frames both ways, until one end closes and says why.
+
+What is sent is collected and written once at the end of the process's turn, after everything that must be durable is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, cast
+
+from ordercast.core.errors import PeerError
+from ordercast.core.messages import Packet
+from ordercast.core.process import Peer
+from ordercast.net.nodes.frames import GreetingReader, greeting_frame
+from ordercast.net.settings import ns, seconds
+from ordercast.net.wire import handshake as wire_handshake
+from ordercast.net.wire.credentials import ASKING, Credentials
+from ordercast.net.wire.frames import (
+    GOODBYE,
+    HEARTBEAT_FRAME,
+    OVERHEAD_BYTES,
+    PACKET,
+    WireReader,
+    goodbye_frame,
+)
+from ordercast.net.wire.greetings import RefusedError, encode, refusal
+from ordercast.net.wire.link_delay import Later
+from ordercast.net.wire.settings import WireSettings
+
+if TYPE_CHECKING:
+    from ordercast.core.wire import Codec
+
+_MUCH_BYTES = 1 << 17
+"""A read that brings so much has not brought all that is there."""
+_WRITE_BUFFER_BYTES = 1 << 18
+Received = list[tuple[Packet, bytes]]
+"""Packets and the frames that they came in."""
+
+
+class WireOwner(Protocol):
+    """The process, as a connection sees it."""
+
+    me: Peer
+    credentials: Credentials
+    settings: WireSettings
+    codec: Codec
+    term: Callable[[], int]
+    """The highest term that the process knows, for whoever asks before it begins."""
+
+    def made(self, connection: WireConnection) -> bool:
+        """A connection exists, and nothing is known of its other end; whether it may go on."""
+
+    def greeted(self, connection: WireConnection, peer: Peer) -> None:
+        """The other end has proved who it is."""
+
+    def received(self, connection: WireConnection, packets: Received) -> None:
+        """Packets arrived, in order."""
+
+    def ended(self, connection: WireConnection, end: End) -> None:
+        """It is over. Called once."""
+
+
+class End:
+    """How a connection ended."""
+
+    __slots__ = ("gone", "reason", "why")
+
+    def __init__(self, why: str, reason: str, *, gone: bool = True) -> None:
+        self.why = why
+        """For counters: `garbage`, `handshake`, `late`, `strangers`, `protocol`, `silent`, `slow`, `lost`, `goodbye`,
+        `unreachable` or `local`."""
+        self.reason = reason
+        self.gone = gone
+
+    @property
+    def complaint(self) -> bool:
+        """It is about something that the other end did and should not do."""
+        return self.why not in ("lost", "goodbye", "local", "unreachable")
+
+
+class WireConnection(asyncio.Protocol):
+    """Accepted if it has no address, dialed otherwise."""
+
+    def __init__(self, owner: WireOwner, number: int, address: str = "") -> None:
+        self.number = number
+        self.address = address
+        self.name = address or "unknown peer"
+        """The peer's name once it is known, its address before."""
+        self.peer: Peer | None = None
+        self.out: list[bytes] = []
+        """Frames of this turn, or all until the other end is known."""
+        self.leaving = False
+        """The process has closed it: what is in `out` is the last."""
+        self.heard_ns = time.monotonic_ns()
+        self._idle = True
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._greetings = GreetingReader(self.name)
+        self._reader = WireReader(self.name, owner.settings.max_frame_bytes)
+        self._asked = wire_handshake.challenge()
+        self._said: wire_handshake.Present | None = None
+        self._deaf = False
+        self._end: End | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._slow_since_ns = 0
+        self._slow_bytes = 0
+        self._later: Later | None = None
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
+        raw: socket.socket | None = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.address:
+            remote = transport.get_extra_info("peername")
+            self._rename(f"{remote[0]}:{remote[1]}" if remote else "a peer that has gone")
+        if self._end is not None:
+            self._transport.abort()
+            return
+        self._set_deadline(self._owner.settings.handshake_ms, End("late", "did not introduce itself in time"))
+        if not self._owner.made(self):
+            self.refuse(End("strangers", "too many connections"))
+        elif not self.address:
+            self._greet(self._asked)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        self.heard_ns = time.monotonic_ns()
+        if self.peer is not None:
+            self._take_frames(data)
+            if len(data) >= _MUCH_BYTES:
+                self._rest()
+            return
+        try:
+            self._take_greetings(data)
+        except RefusedError as error:
+            self.abort(End("handshake", error.reason, gone=False))
+        except PeerError as error:
+            self.refuse(End("handshake", error.reason))
+
+    def _rest(self) -> None:
+        """Let the turn end before more is read: there is more, and others wait to hear of what is here."""
+        transport = self._transport
+        if transport is not None and not self._deaf and not transport.is_closing():
+            transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.resume_reading()
+
+    def eof_received(self) -> bool:
+        # Left to itself the transport would first try to write what is pending, to a peer that may never read again.
+        self.abort(End("lost", "closed by the other end"))
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._drop_deadline()
+        self._finish(End("lost", f"lost: {error}" if error is not None else "closed by the other end"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    # What the process calls
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits for the other end to read."""
+        waiting = sum(map(len, self.out))
+        return waiting + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    def flush(self) -> None:
+        """Write what this turn has put together."""
+        if self.peer is None or not self.out:
+            return
+        data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
+        self.out = []
+        self._write(data)
+        if self.leaving:
+            self._leave()
+
+    def say_goodbye(self, reason: str) -> None:
+        """Close on purpose: what was sent before still arrives."""
+        if self.leaving or self._end is not None:
+            return
+        self.leaving = True
+        self.out.append(goodbye_frame(reason))
+
+    def refuse(self, end: End) -> None:
+        """Close because of what the other end did, and tell it so."""
+        if self._transport is not None and self._end is None:
+            if self.peer is not None:
+                self._write(goodbye_frame(end.reason))
+            elif not self.address:
+                self._greet(refusal(end.reason))
+            self._finish(end)
+            self._leave()
+
+    def abort(self, end: End) -> None:
+        """End it at once."""
+        self._finish(end)
+        if self._transport is not None:
+            self._transport.abort()
+        elif not self.closed.done():
+            self.closed.set_result(None)
+
+    def beat(self) -> None:
+        """Be heard, unless something else was written since the last time."""
+        if self._idle and self.peer is not None and not self._deaf:
+            self._write(HEARTBEAT_FRAME)
+        self._idle = True
+
+    def check(self, now_ns: int, overslept_ns: int) -> None:
+        """Give the connection up if its other end is silent, or does not read."""
+        self.heard_ns += overslept_ns
+        if self.peer is None or self._deaf:
+            return
+        settings = self._owner.settings
+        if now_ns - self.heard_ns > ns(settings.silence_ms):
+            self.abort(End("silent", f"silent for {settings.silence_ms:g} ms"))
+            return
+        waiting = self.queued_bytes
+        if waiting <= settings.slow_consumer_bytes or (self._slow_since_ns and waiting < self._slow_bytes):
+            self._slow_since_ns = 0
+        if waiting > settings.slow_consumer_bytes and not self._slow_since_ns:
+            self._slow_since_ns, self._slow_bytes = now_ns, waiting
+        elif self._slow_since_ns and now_ns - self._slow_since_ns > ns(settings.slow_consumer_ms):
+            self.abort(End("slow", f"{waiting} bytes wait for it, no fewer than {settings.slow_consumer_ms:g} ms ago"))
+
+    # Handshake
+
+    def _take_greetings(self, data: bytes) -> None:
+        body = self._greetings.feed(data)
+        while body is not None:
+            self._greeted(wire_handshake.decode(body, self.name))
+            if self._deaf:
+                return
+            if self.peer is not None:
+                rest = self._greetings.rest()
+                if rest:
+                    self._take_frames(rest)
+                return
+            body = self._greetings.feed(b"")
+
+    def _greeted(self, greeting: wire_handshake.Greeting) -> None:
+        owner = self._owner
+        if not self.address:
+            peer, answer = wire_handshake.accept(
+                owner.me, owner.credentials, greeting, self._asked, self.name, owner.term()
+            )
+            self._greet(answer)
+            if peer.kind == ASKING:
+                self._finish(End("local", f"{peer.name} only asks"))
+                self._leave()
+            else:
+                self._establish(peer)
+        elif self._said is None:
+            self._said = wire_handshake.present(owner.me, owner.credentials, greeting, self.name)
+            self._greet(self._said)
+        else:
+            self._establish(wire_handshake.accepted(owner.me, owner.credentials, greeting, self._said, self.name))
+
+    def _establish(self, peer: Peer) -> None:
+        self._drop_deadline()
+        self.peer = peer
+        self._rename(peer.name)
+        delay_ms = self._owner.settings.delay_between(self._owner.me.name, peer.name)
+        if delay_ms:
+            self._later = Later(self._loop, seconds(delay_ms))
+        self._owner.greeted(self, peer)
+
+    def _rename(self, name: str) -> None:
+        self.name = name
+        self._reader = WireReader(name, self._owner.settings.max_frame_bytes)
+
+    def _greet(self, greeting: wire_handshake.Greeting) -> None:
+        self._write(greeting_frame(encode(greeting)))
+
+    # Frames
+
+    def _take_frames(self, data: bytes) -> None:
+        packets: Received = []
+        end: End | None = None
+        decode = self._owner.codec.decode
+        try:
+            for kind, frame in self._reader.feed(data):
+                if kind == PACKET:
+                    packets.append((decode(memoryview(frame)[OVERHEAD_BYTES:], self.name), frame))
+                elif kind == GOODBYE:
+                    end = End("goodbye", frame[OVERHEAD_BYTES:].decode(errors="replace"), gone=False)
+                    break
+        except PeerError as error:
+            end = End("garbage", error.reason)
+        if end is None and self._reader.broken is not None:
+            end = End("garbage", self._reader.broken.reason)
+        if packets:  # What came before a broken frame was good.
+            self._owner.received(self, packets)
+        if end is None or self._deaf:
+            return
+        if end.why == "goodbye":
+            self.abort(end)
+        else:
+            self.refuse(end)
+
+    def _write(self, data: bytes) -> None:
+        self._idle = False
+        if self._later is None:
+            self._write_now(data)
+        else:
+            self._later.do(self._write_now, data)
+
+    def _write_now(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+
+    # Ends
+
+    def _leave(self) -> None:
+        """Hear nothing more; go when the other end has taken what was sent, or when that takes too long."""
+        self._deaf = True
+        self._set_deadline(self._owner.settings.farewell_ms, None)
+        if self._later is None:
+            self._write_end()
+        else:
+            self._later.do(self._write_end)
+
+    def _write_end(self) -> None:
+        transport = self._transport
+        assert transport is not None
+        # Closing with unread bytes resets the connection and destroys what is on its way; half-closing does not.
+        if transport.can_write_eof():
+            if not transport.is_closing():
+                transport.write_eof()
+        else:
+            transport.close()
+
+    def _finish(self, end: End) -> None:
+        self._deaf = True
+        if self._end is None:
+            self._end = End("local", "closed by this process") if self.leaving else end
+            self.out = []
+            self._owner.ended(self, self._end)
+
+    def _set_deadline(self, milliseconds: float, end: End | None) -> None:
+        self._drop_deadline()
+        self._deadline = self._loop.call_later(seconds(milliseconds), self._too_late, end)
+
+    def _too_late(self, end: End | None) -> None:
+        if end is not None:
+            self.refuse(end)
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def _drop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

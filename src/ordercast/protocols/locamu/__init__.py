@@ -1,0 +1,1 @@
+"""LoCaMu: localized reliable causal multicast on a tree, corrected and as published."""

@@ -1,0 +1,205 @@
+"""LoCaMu's sending: first copies, copies sent again, copies in another's name, and names alone.
+
+Spec: docs/protocols/locamu.md (G6, H1 to H3, R2, R4, R5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ordercast.core.machine import Outbox, Place
+from ordercast.protocols.locamu.links import Outgoing, Sessions
+from ordercast.protocols.locamu.neighbourhood import without_payload
+from ordercast.protocols.locamu.packets import (
+    MOST_NUMBERS,
+    SECOND,
+    SECOND_BITS,
+    Alias,
+    Data,
+    Notice,
+    Plain,
+    Whole,
+    flat_names,
+)
+from ordercast.protocols.locamu.rules import Options
+from ordercast.protocols.locamu.sizes import Tally
+from ordercast.protocols.locamu.store import Copy, Entry
+from ordercast.protocols.locamu.streams import Vector, plain
+
+LONGEST_BURST = 128
+"""So many copies are sent again together, the oldest first; more only when the receiver says that it has these."""
+
+
+class Forwarding(Sessions):
+    """Everything that sends copies."""
+
+    def __init__(self, place: Place, options: Options) -> None:
+        super().__init__(place, options)
+        self.tally: Tally | None = Tally() if options.tally else None
+
+    def _push_soon(self, serial: int, peer: int, out: Outbox) -> None:
+        """M5: the peer is to hear all names of that message."""
+
+    def _send_first(self, entry: Entry, late: bool, out: Outbox) -> None:
+        """G6: on to all active targets; of a message that came late, those who have it get its names alone."""
+        sent = entry.given
+        named: list[int] = []
+        by_hop: dict[int, list[Vector]] = {}
+        message, active = entry.message, self.active
+        kind = self._kind(entry)
+        for peer, hop, whole in self._plan(entry.came, message.topic, entry.epoch, entry.depth)[1]:
+            if peer not in active or (hop > 1 and not self._is_safe(entry.upstream, entry.vectors, 0, hop)):
+                continue
+            if late and self.waiting.holds(peer, entry.vectors):
+                named.append(peer)
+                continue
+            vectors = by_hop.get(hop)
+            if vectors is None:
+                vectors = by_hop[hop] = self._vectors_for(entry, hop)
+            if self.delta:
+                link = self._outgoing(peer, entry.past)
+                header = self._encode(link, entry.past, vectors, entry.depth, entry.epoch)
+                link.pending += self._uncarried(entry, hop)
+                session, number = link.session, link.number
+            else:
+                header, session, number = self._whole(entry, peer, vectors), 0, 0
+            if self.tally is not None:
+                window = min(self.radii.window, entry.upstream + hop)
+                if session:
+                    self.tally.first(peer, vectors, window, entry.past, self.streams.keys, again=number > 0)
+                else:
+                    self.tally.first_whole(vectors, window, self.routes, self.me, self.radii)
+            sent.append(peer)
+            carried = message if whole else without_payload(message)
+            out.send(self.routes.nodes[peer], kind(carried, session, number, header))
+        if len(sent) < len(self.outgoing):
+            self._note_changes(
+                [*self._uncarried(entry, self.radii.window), *entry.own[0].merged],
+                [link for peer, link in self.outgoing.items() if peer not in sent],
+            )
+        for peer in named:
+            self._push_soon(self.serial, peer, out)
+
+    def _uncarried(self, entry: Entry, hop: int) -> list[int]:
+        """H7: streams whose number has just risen, and not in vectors that a copy over that distance carries."""
+        reach = self.radii.window - hop
+        streams: list[int] = []
+        for shape, _, late in entry.vectors:
+            if shape.distance > reach and not late:
+                streams += shape.merged
+        return streams
+
+    def _vectors_for(self, entry: Entry, hop: int) -> list[Vector]:
+        """H1: the known vectors within the window of a node so far downstream, the own one last."""
+        reach = self.radii.window - hop
+        return [vector for vector in entry.vectors if vector[0].distance <= reach]
+
+    def _whole(self, entry: Entry, peer: int, vectors: Sequence[Vector]) -> tuple[int, ...]:
+        past = self.streams.pairs(entry.past)
+        return self._whole_header(self.me, entry.depth, entry.epoch, peer, vectors, past)
+
+    def _whole_header(
+        self,
+        forwarder: int,
+        depth: int,
+        epoch: int,
+        peer: int,
+        vectors: Sequence[Vector],
+        past: Iterable[tuple[int, int]],
+    ) -> tuple[int, ...]:
+        told = plain(vectors)
+        if not self.rules.whole:
+            ball = self._ball(peer)
+            past = [(key, value) for key, value in past if key >> SECOND_BITS in ball and key & SECOND in ball]
+            told = [
+                (flagged, *_transposed([pair for pair in zip(nodes, numbers, strict=True) if pair[0] in ball]))
+                for flagged, nodes, numbers in told
+            ]
+        return Whole(forwarder, depth, epoch, told, past).flat()
+
+    def _ball(self, peer: int) -> dict[int, tuple[int, int]]:
+        """What the printed algorithm leaves of a header: only nodes around the receiver."""
+        ball = self.balls.get(peer)
+        if ball is None:
+            ball = self.balls[peer] = self.routes.ball(peer, self.radii.window)
+        return ball
+
+    def _send_together(self, entries: Sequence[Entry], peer: int, out: Outbox) -> None:
+        """H8: copies sent again, each with little more than its difference from the one before."""
+        burst = self._burst() if self.delta and len(entries) > 1 else None
+        for entry in entries[:LONGEST_BURST]:
+            self._send_again(entry, peer, out, burst)
+
+    def _send_again(self, entry: Entry, peer: int, out: Outbox, burst: Outgoing | None = None) -> None:
+        """R2: an own copy with all that is known by now, if the peer is a target and the hop is safe."""
+        target = self._target(entry, peer)
+        if target is None:
+            return
+        hop, whole = target
+        message = entry.message if whole else without_payload(entry.message)
+        vectors = self._vectors_for(entry, hop)
+        if burst is None:
+            header, session, number = self._whole(entry, peer, vectors), 0, 0
+        else:
+            header = self._encode_again(burst, entry.past, vectors, entry.depth, entry.epoch)
+            session, number = -burst.session, burst.number
+        if self.tally is not None:
+            window = min(self.radii.window, entry.upstream + hop)
+            self.tally.again(vectors, window, self.routes, self.me, self.radii)
+        out.send(self.routes.nodes[peer], self._kind(entry)(message, session, number, header))
+        entry.note_sent(peer, self.round)
+        if peer not in entry.given:
+            entry.given.append(peer)
+
+    def _target(self, entry: Entry, peer: int) -> tuple[int, bool] | None:
+        """R2: how far it is to a target, and whether it gets the payload; None: it is none, or the hop is not safe."""
+        for node, hop, whole in self._plan(entry.came, entry.message.topic, entry.epoch, entry.depth)[1]:
+            if node == peer and self._is_safe(entry.upstream, entry.vectors, 0, hop):
+                return hop, whole
+        return None
+
+    def _send_proxy(self, entry: Entry, received: Copy, peer: int, out: Outbox) -> None:
+        """R4: the copy that the forwarder would have sent to the peer, if that hop is safe by what came from it."""
+        if not self.rules.proxies:
+            return
+        forwarder, depth = received.forwarder, received.depth
+        routes, start = self.routes, self.distance[forwarder]
+        hop = routes.distance(forwarder, peer)
+        upstream = routes.distance(self._origin(entry.message), forwarder)
+        if not self._is_safe(upstream, received.vectors, start, hop):
+            return
+        off = self._depth_between(forwarder, peer, entry.message.topic, entry.epoch, depth)
+        if entry.depth and not off:
+            return  # This node has no payload to give.
+        reach = self.radii.window - hop + start
+        kept = [vector for vector in received.vectors if vector[0].distance <= reach]
+        message = without_payload(entry.message) if off else entry.message
+        header = self._whole_header(forwarder, depth, entry.epoch, peer, kept, received.pairs())
+        if self.tally is not None:
+            window = min(self.radii.window, upstream + hop)
+            self.tally.again(kept, window, self.routes, forwarder, self.radii)
+        out.send(self.routes.nodes[peer], self._kind(entry)(message, 0, 0, header))
+
+    @staticmethod
+    def _kind(entry: Entry) -> type[Data]:
+        return Notice if entry.internal else Data
+
+    def _send_names(self, entries: Sequence[Entry], peer: int, out: Outbox) -> None:
+        """R5: all names of these messages; they deliver nothing."""
+        named: list[list[Plain]] = []
+        room = MOST_NUMBERS
+        for entry in entries:
+            vectors = plain(entry.vectors)
+            numbers = sum(len(nodes) for _, nodes, _ in vectors)
+            if numbers > room and named:
+                out.send(self.routes.nodes[peer], Alias(flat_names(named)))
+                named, room = [], MOST_NUMBERS
+            named.append(vectors)
+            room -= numbers
+            entry.note_sent(peer, self.round)
+        if named:
+            out.send(self.routes.nodes[peer], Alias(flat_names(named)))
+
+
+def _transposed(pairs: list[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple([node for node, _ in pairs]), tuple([number for _, number in pairs])

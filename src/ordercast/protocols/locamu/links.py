@@ -1,0 +1,384 @@
+"""Headers of first copies: what the two ends of a link share, so that little has to be said, and what if it is lost.
+
+Spec: docs/protocols/locamu.md (H3 to H7). Nothing here survives a restart but the number of the last session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
+
+from ordercast.core.errors import PeerError
+from ordercast.core.machine import Place
+from ordercast.core.messages import Message
+from ordercast.core.state import State
+from ordercast.protocols.locamu.neighbourhood import Surroundings
+from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS, Data
+from ordercast.protocols.locamu.rules import Options
+from ordercast.protocols.locamu.store import Copy, Name
+from ordercast.protocols.locamu.streams import Past, Shape, Vector
+
+_LONG = 1024
+_MOST_HELD = 256
+_MOST_BURSTS = 4
+"""So many at a time can be on their way from one node: later ones may overtake."""
+_MOST_STREAMS = 1 << SECOND_BITS
+
+_PLACED, _MORE, _COUNT = 1, 2, 2
+"""The first number of a header: depth and epoch follow; introductions follow; from which bit on it counts vectors."""
+
+_UNHEARD = -1
+
+
+class Outgoing(State):
+    """The end of a link that sends."""
+
+    def __init__(self) -> None:
+        self.session = 0
+        """0: none is open."""
+        self.number = 0
+        self.told: list[int] = []
+        """Per stream the number that the other end knows."""
+        self.shapes: set[int] = set()
+        """Codes of the shapes it knows."""
+        self.pending: list[int] = []
+        """Streams whose number may have changed since."""
+
+
+class Incoming(State):
+    """The end of a link that receives. Streams and shapes go by the sender's indices."""
+
+    def __init__(self) -> None:
+        self.session = 0
+        self.next = 0
+        self.broken = False
+        """The session cannot go on: a reset was asked for."""
+        self.keys: list[int] = []
+        self.values: list[int] = []
+        self.local: list[int] = []
+        """The index of each stream in the past of this node; -1: none."""
+        self.into: dict[int, int] = {}
+        """The forwarders of streams to this node."""
+        self.shapes: dict[int, tuple[Shape, tuple[int, ...]]] = {}
+        self.stale = False
+        """There was news in copies that changed nothing here."""
+        self.held: dict[tuple[int, int], Data] = {}
+        """Copies ahead of their turn."""
+
+    def begin(self, session: int) -> None:
+        held = {key: packet for key, packet in self.held.items() if key[0] >= session}
+        self.__init__()  # type: ignore[misc]
+        self.session, self.held = session, held
+
+
+class Sessions(Surroundings):
+    """The links of a node."""
+
+    durable: ClassVar[tuple[str, ...]] = (*Surroundings.durable, "sessions")
+
+    def __init__(self, place: Place, options: Options) -> None:
+        self.sessions = 0
+        self.outgoing: dict[int, Outgoing] = {}
+        self.incoming: dict[int, Incoming] = {}
+        self.bursts: dict[int, dict[int, Incoming]] = {}
+        """By session, of copies that are sent again (H8): if one is lost, those behind it are, too."""
+        super().__init__(place, options)
+
+    def _survey(self) -> None:
+        super()._survey()
+        for peer in self.outgoing:
+            self._close(peer)
+        bursts = [link for links in self.bursts.values() for link in links.values()]
+        for link in (*self.incoming.values(), *bursts):
+            link.local, link.into = [_UNHEARD] * len(link.keys), {}
+            for i, key in enumerate(link.keys):
+                self._place_stream(link, i, key)
+            link.shapes = {
+                code: (self._shape(shape.forwarder, shape.nodes), indices)
+                for code, (shape, indices) in link.shapes.items()
+            }
+
+    # Sending
+
+    def _close(self, peer: int) -> None:
+        """H5: the next copy to the peer begins a session."""
+        link = self.outgoing.get(peer)
+        if link is not None:
+            link.session = 0
+            link.pending.clear()
+
+    def _note_changes(self, streams: Sequence[int], links: Iterable[Outgoing]) -> None:
+        """These have a higher number now: open sessions will have to say so."""
+        for link in links:
+            if link.session:
+                link.pending += streams
+                if len(link.pending) > _LONG:
+                    link.pending = list(dict.fromkeys(link.pending))
+
+    def _encode(self, link: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int) -> tuple[int, ...]:
+        """H3, H6, H7: the header of the next copy of a session."""
+        fresh: list[int] = []
+        changes = self._changes(link, past, fresh) if link.pending else []
+        told, shapes = link.told, link.shapes
+        header = [len(vectors) << _COUNT]
+        if depth or epoch:
+            header = [header[0] | _PLACED, depth, epoch]
+        odd: list[int] = []
+        late: list[int] = []
+        new: list[Shape] = []
+        spot = 0
+        for shape, numbers, is_late in vectors:
+            header.append(2 * shape.code + is_late)
+            if shape.code not in shapes:
+                new.append(shape)
+                fresh += self._unheard(link, shape.streams)
+            if is_late:
+                late += numbers
+                continue
+            for number, stream in zip(numbers, shape.streams, strict=True):
+                told[stream] = following = told[stream] + 1
+                if following != number:
+                    odd += (spot, number - following)
+                    if number < following:
+                        link.pending.append(stream)  # Only printed rules come to this: the past is ahead of it.
+                    told[stream] = number
+                spot += 1
+        if new or fresh or odd or late:
+            header[0] |= _MORE
+            header += self._introductions(link, fresh, new)
+            header += (len(odd) // 2, *odd, *late)
+        if changes:
+            header += changes
+        return tuple(header)
+
+    def _changes(self, link: Outgoing, past: Past, fresh: list[int]) -> list[int]:
+        """H3: streams whose number the other end does not know, each with the difference."""
+        told = link.told
+        changes: list[int] = []
+        for stream in dict.fromkeys(link.pending):
+            value, before = past[stream], told[stream]
+            if value != before:
+                if before == _UNHEARD:
+                    if not value:
+                        continue
+                    fresh.append(stream)
+                    before = 0
+                changes += (stream, value - before)
+                told[stream] = value
+        link.pending = []
+        return changes
+
+    def _unheard(self, link: Outgoing, streams: tuple[int, ...]) -> list[int]:
+        """Those that the other end has not heard of; it will now."""
+        told = link.told
+        fresh = [stream for stream in streams if told[stream] == _UNHEARD]
+        for stream in fresh:
+            told[stream] = 0
+        return fresh
+
+    def _outgoing(self, peer: int, past: Past) -> Outgoing:
+        """The link to the peer, its session counted on or opened."""
+        link = self.outgoing.get(peer)
+        if link is None:
+            link = self.outgoing[peer] = Outgoing()
+        keys = self.streams.keys
+        if link.session:
+            link.number += 1
+        else:
+            self.sessions += 1
+            link.session, link.number = self.sessions, 0
+            link.told, link.shapes = [], set()
+            link.pending = [stream for stream, value in enumerate(past) if value and keys[stream] >= 0]
+        if len(link.told) < len(keys):
+            link.told += [_UNHEARD] * (len(keys) - len(link.told))
+        return link
+
+    def _burst(self) -> Outgoing:
+        """H8: a session for copies that are sent again together; it ends with them."""
+        self.sessions += 1
+        link = Outgoing()
+        link.session, link.number = self.sessions, -1
+        link.told = [_UNHEARD] * len(self.streams.keys)
+        return link
+
+    def _encode_again(
+        self, burst: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int
+    ) -> tuple[int, ...]:
+        """H8: the header of the next copy of a burst; nobody has noted what changed since the one before."""
+        keys, told = self.streams.keys, burst.told
+        past += (0,) * (len(keys) - len(past))
+        burst.number += 1
+        burst.pending = [i for i, value in enumerate(past) if value != told[i] and keys[i] >= 0]
+        return self._encode(burst, past, vectors, depth, epoch)
+
+    def _introductions(self, link: Outgoing, fresh: list[int], new: list[Shape]) -> list[int]:
+        """H6: streams and shapes that the other end has not heard of."""
+        said = [len(fresh)]
+        for stream in fresh:
+            key = self.streams.keys[stream]
+            inside = key >= 0
+            key = key if inside else ~key
+            said += (stream, 2 * (key >> SECOND_BITS) + inside, key & SECOND)
+        said.append(len(new))
+        for shape in new:
+            link.shapes.add(shape.code)
+            said += (shape.code, shape.forwarder, len(shape.streams), *shape.streams)
+        return said
+
+    # Receiving
+
+    def _incoming(self, peer: int) -> Incoming:
+        link = self.incoming.get(peer)
+        if link is None:
+            link = self.incoming[peer] = Incoming()
+        return link
+
+    def _burst_from(self, peer: int, session: int) -> Incoming | None:
+        """H8: where the copies of a burst are read; None: it is too old, or one of them was lost."""
+        links = self.bursts.setdefault(peer, {})
+        link = links.get(session)
+        if link is None:
+            if len(links) == _MOST_BURSTS:
+                oldest = min(links)
+                if session < oldest:
+                    return None
+                del links[oldest]
+            link = links[session] = Incoming()
+            link.session = session
+        return None if link.broken else link
+
+    def _in_turn(self, link: Incoming, packet: Data) -> Iterator[Data]:
+        """H4: the copies that can be read now, this one among them if it is its turn; each before the next is asked."""
+        session, number = abs(packet.session), packet.number
+        if session < link.session or (session == link.session and number < link.next):
+            return
+        if len(link.held) < _MOST_HELD or number == 0 or (session, number) == (link.session, link.next):
+            link.held[session, number] = packet
+        while link.held:
+            newest = max(link.held)[0]
+            if newest > link.session and (newest, 0) in link.held:
+                link.begin(newest)
+            following = None if link.broken else link.held.pop((link.session, link.next), None)
+            if following is None:
+                break
+            yield following
+
+    def _read(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+        """A copy whose turn it is, and the streams whose number differs from the copy before."""
+        link.next += 1
+        try:
+            return self._decode(peer, link, packet)
+        except (IndexError, KeyError, ValueError):
+            raise self._nonsense(peer, packet.message) from None
+
+    def _nonsense(self, peer: int, message: Message) -> PeerError:
+        return PeerError(self.routes.nodes[peer], f"sent {message.id} with a header that makes no sense")
+
+    def _decode(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+        """What `_encode` was given."""
+        header, values, shapes = packet.header, link.values, link.shapes
+        head, at, depth, epoch = header[0], 1, 0, 0
+        if head & _PLACED:
+            depth, epoch, at = header[1], header[2], 3
+        codes = header[at : at + (head >> _COUNT)]
+        if min(head, depth, epoch) < 0 or len(codes) != head >> _COUNT:
+            raise ValueError(head)
+        at += head >> _COUNT
+        odd: dict[int, int] = {}
+        late: list[tuple[int, ...]] = []
+        if head & _MORE:
+            at = self._meet(link, header, at)
+            end = at + 1 + 2 * header[at]
+            odd = dict(zip(header[at + 1 : end : 2], header[at + 2 : end : 2], strict=True))
+            late, at = _late_numbers(header, end, [len(shapes[code >> 1][1]) for code in codes if code & 1])
+        changed = list(header[at::2])
+        for i in range(at, len(header), 2):
+            values[header[i]] += header[i + 1]
+        past = tuple(values)
+        vectors: list[Vector] = []
+        names: list[Name] = []
+        spot = 0
+        for code in codes:
+            shape, indices = shapes[code >> 1]
+            if code & 1:
+                numbers = late.pop(0)
+            else:
+                if odd:
+                    for i in indices:
+                        values[i] += odd.get(spot, 0)
+                        spot += 1
+                for i in indices:
+                    values[i] += 1
+                numbers = tuple([values[i] for i in indices])
+            vectors.append((shape, numbers, code & 1))
+            if shape.watched >= 0:
+                names.append((shape.forwarder, numbers[shape.watched]))
+        return Copy(packet.message, peer, depth, epoch, tuple(vectors), past, link.keys, peer, names), changed
+
+    def _meet(self, link: Incoming, header: tuple[int, ...], at: int) -> int:
+        """H6: hear of streams and shapes."""
+        streams = header[at]
+        if streams < 0:
+            raise ValueError(streams)
+        at += 1
+        for i in range(at, at + 3 * streams, 3):
+            index, first, second = header[i : i + 3]
+            if not 0 <= index < _MOST_STREAMS:
+                raise ValueError(index)
+            stream = (first >> 1) << SECOND_BITS | second
+            self._hear(link, index, stream if first & 1 else ~stream)
+        at += 3 * streams
+        shapes = header[at]
+        at += 1
+        for _ in range(shapes):
+            code, forwarder, end = header[at], header[at + 1], at + 3 + header[at + 2]
+            indices = header[at + 3 : end]
+            if not at + 3 <= end <= len(header) or not self._may_forward(forwarder):
+                raise ValueError(forwarder)
+            keys = [key if key >= 0 else ~key for key in (link.keys[index] for index in indices)]
+            link.shapes[code] = (self._shape(forwarder, tuple([key & SECOND for key in keys])), indices)
+            at = end
+        return at
+
+    def _hear(self, link: Incoming, index: int, key: int) -> None:
+        missing = index + 1 - len(link.keys)
+        if missing > 0:
+            link.keys += [_UNHEARD] * missing
+            link.values += [0] * missing
+            link.local += [_UNHEARD] * missing
+        link.keys[index] = key
+        link.values[index] = 0
+        self._place_stream(link, index, key)
+
+    def _place_stream(self, link: Incoming, index: int, key: int) -> None:
+        if key >= 0 and self._is_inside(key):
+            link.local[index] = self.streams.at(key, inside=True)
+        if key >= 0 and key & SECOND == self.me and key >> SECOND_BITS in self.processed.gapless:
+            link.into[index] = key >> SECOND_BITS
+
+    def _gaps(self) -> set[int]:
+        """H5: peers whose copies cannot be read because one before them is missing; their sessions end here."""
+        found: set[int] = set()
+        for peer, link in self.incoming.items():
+            if link.held:
+                found.add(peer)
+                link.session, link.next, link.broken = max(link.held)[0], 0, True
+                link.held.clear()
+        for peer, links in self.bursts.items():
+            for link in links.values():
+                if link.held:
+                    found.add(peer)
+                    link.broken = True
+                    link.held.clear()
+        return found
+
+
+def _late_numbers(header: tuple[int, ...], at: int, sizes: list[int]) -> tuple[list[tuple[int, ...]], int]:
+    """The numbers of late vectors with so many each, and where they end."""
+    found = []
+    for size in sizes:
+        found.append(header[at : at + size])
+        at += size
+    if at > len(header):
+        raise ValueError("late vectors that are cut off")
+    return found, at

@@ -1,0 +1,1 @@
+"""LoCaMu with groups that change and leaves that come and go."""

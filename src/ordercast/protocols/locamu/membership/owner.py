@@ -1,0 +1,84 @@
+"""Who has yet to acknowledge a change: the owner's part of a group, and the first node's part for the tree.
+
+Spec: docs/protocols/locamu.md (E2, E5, V2, V3, V6).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ordercast.core.ids import NodeId, Topic
+from ordercast.core.state import State
+from ordercast.protocols.locamu.membership.notices import Change
+
+
+class Owner(State):
+    """The changes that this node has announced and that not everybody has acknowledged."""
+
+    durable: ClassVar[tuple[str, ...]] = ("last", "awaited", "asked", "under_way", "unseen")
+
+    def __init__(self) -> None:
+        self.last: dict[Topic, int] = {}
+        """By group: the newest epoch that this node has announced."""
+        self.awaited: dict[Topic, dict[int, set[NodeId]]] = {}
+        """By group and epoch: who has not installed that list."""
+        self.asked: tuple[Change, ...] = ()
+        """Changes of the tree that wait for their turn."""
+        self.under_way = 0
+        """The view that is being seen by all; 0: none."""
+        self.unseen: frozenset[NodeId] = frozenset()
+
+    # Groups
+
+    def next_epoch(self, topic: Topic, newest: int) -> int:
+        """E2: the epoch after all that there were."""
+        self.last[topic] = epoch = max(self.last.get(topic, 0), newest) + 1
+        return epoch
+
+    def announced(self, topic: Topic, epoch: int, nodes: set[NodeId]) -> None:
+        self.awaited.setdefault(topic, {})[epoch] = nodes
+
+    def installed(self, topic: Topic, epoch: int, node: NodeId) -> int:
+        """E5: a node has this list and all before it; the epoch that is stable because of it, 0 if none."""
+        epochs = self.awaited.get(topic, {})
+        for earlier in [earlier for earlier in epochs if earlier <= epoch]:
+            epochs[earlier].discard(node)
+        return self._stable(topic)
+
+    def without(self, node: NodeId) -> list[tuple[Topic, int]]:
+        """V6: nobody waits for who has left; the lists that are stable because of it."""
+        found: list[tuple[Topic, int]] = []
+        for topic in sorted(self.awaited):
+            for nodes in self.awaited[topic].values():
+                nodes.discard(node)
+            found.append((topic, self._stable(topic)))
+        return [(topic, epoch) for topic, epoch in found if epoch]
+
+    def _stable(self, topic: Topic) -> int:
+        """The newest epoch that everybody has, together with all before it. These are no longer waited for."""
+        epochs, newest = self.awaited.get(topic, {}), 0
+        for epoch in sorted(epochs):
+            if epochs[epoch]:
+                break
+            newest = epoch
+            del epochs[epoch]
+        if topic in self.awaited and not epochs:
+            del self.awaited[topic]
+        return newest
+
+    # The tree
+
+    def ask(self, leaf: NodeId, under: NodeId | None) -> None:
+        if (leaf, under) not in self.asked:
+            self.asked = (*self.asked, (leaf, under))
+
+    def leaving(self) -> set[NodeId]:
+        """Who has said that it leaves, and so says nothing more."""
+        return {leaf for leaf, under in self.asked if under is None}
+
+    def seen(self, view: int, node: NodeId) -> bool:
+        """V3, V6: whether everybody goes by the view now, because of this node."""
+        if view != self.under_way or node not in self.unseen:
+            return False
+        self.unseen -= {node}
+        return not self.unseen

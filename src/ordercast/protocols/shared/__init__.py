@@ -1,0 +1,1 @@
+"""Parts that several protocols are made of: reliable links, received-sets, compact numbers."""

@@ -1,9 +1,0 @@
-"""Process machines under virtual time: connections that break, processes that die, stand still, return and part."""
-
-from ordercast.sim.processes.latencies import LatencyOf, by_region, drawn_pairs, same_everywhere
-from ordercast.sim.processes.life import Build, Life, Process
-from ordercast.sim.processes.world import Processes, Timing
-
-__all__ = [
-    "Build", "LatencyOf", "Life", "Process", "Processes", "Timing", "by_region", "drawn_pairs", "same_everywhere",
-]  # fmt: skip

@@ -1,0 +1,82 @@
+"""Rest: G7 and I5. One tree, nothing held or pending, and every member has what every other has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ordercast.broker.node import Broker
+from ordercast.client.membership import LIVE, OUT
+from ordercast.core.ids import NodeId, Topic
+from ordercast.pubsub.received import Received, Summary
+from ordercast.sim.pubsub.client import SimClient
+from ordercast.sim.pubsub.world import PubsubWorld
+
+
+def unrest(world: PubsubWorld) -> str:
+    """The first thing that is still under way; empty when the run has come to rest."""
+    return next(_unrest(world), "")
+
+
+def _unrest(world: PubsubWorld) -> Iterator[str]:
+    brokers = world.brokers()
+    yield from _tree(brokers)
+    for name, broker in brokers.items():
+        for topic, node in sorted(broker.topics.nodes.items()):
+            for what, there in (("pending", node.pend), ("held", node.hold), ("waiting to be confirmed", node.waiting)):
+                if there:
+                    yield f"{name}: {len(there)} of {topic} {what}"
+        for topic in sorted({*broker.topics.orphans.waiting, *broker.topics.orphans.closing}):
+            yield f"{name}: publications of {topic} that nobody else is known to have"
+    for client in world.clients.values():
+        yield from _client(client)
+    yield from _differences(world)
+
+
+def _tree(brokers: dict[NodeId, Broker]) -> Iterator[str]:
+    roots = [name for name, broker in brokers.items() if broker.overlay.is_root]
+    if len(roots) != 1:
+        yield f"{len(roots)} roots"
+    for name, broker in brokers.items():
+        overlay = broker.overlay
+        if overlay.is_root:
+            if not overlay.decides:
+                yield f"root {name} does not decide yet"
+            continue
+        parent = brokers.get(overlay.parent_name) if overlay.parent_name is not None else None
+        if overlay.seeking or parent is None:
+            yield f"{name} has no parent"
+        elif name not in parent.overlay.children.values():
+            yield f"{name} is no child of its parent {overlay.parent_name}"
+
+
+def _client(client: SimClient) -> Iterator[str]:
+    machine = client.machine
+    if machine is None or machine.ended:
+        return
+    for topic, membership in sorted(machine.topics.items()):
+        wanted = LIVE if membership.wants is not None else OUT
+        if membership.phase != wanted:
+            yield f"{client.node}: {topic} is {membership.phase}"
+        if membership.outbox:
+            yield f"{client.node}: {len(membership.outbox)} of {topic} in the outbox"
+
+
+def _differences(world: PubsubWorld) -> Iterator[str]:
+    first: dict[Topic, tuple[NodeId, Summary]] = {}
+    for client in world.clients.values():
+        machine = client.machine
+        if machine is None or machine.ended:
+            continue
+        for topic, membership in sorted(machine.topics.items()):
+            if not membership.receiving:
+                continue
+            have = membership.have.summary()
+            known = first.setdefault(topic, (client.node, have))
+            if known[1] != have:
+                yield f"{client.node} and {known[0]} have not the same of {topic}"
+    for topic, (member, have) in sorted(first.items()):
+        received = Received(have)
+        for name, broker in world.brokers().items():
+            node = broker.topics.nodes.get(topic)
+            if node is not None and any((entry.origin, entry.number) not in received for entry in node.log):
+                yield f"{member} has not all of {topic} that {name} has"
