@@ -46,6 +46,8 @@ async def _goes_on(b1: Process, friend: Process, connection: Connection) -> None
         (b"\x00\x00\x00\x04\xc1\xc1\xc1\xc1", "does not speak Ordercast"),
         (struct.pack(">I", 1 << 31), "announces a greeting of 2147483648 bytes; the limit is 1024"),
         (b"\x00\x00\x00\x01\x90", "does not speak Ordercast"),
+        (b"\x00\x00\x00\x04\x92\x04\xa1\xff", "does not speak Ordercast"),  # A refusal whose reason is no text.
+        (struct.pack(">I", 1024) + b"\x91" * 1024, "does not speak Ordercast"),  # Arrays in arrays in arrays.
     ],
 )
 def test_garbage_instead_of_a_greeting_is_shown_the_door(nonsense: bytes, reason: str, log: LogLines) -> None:

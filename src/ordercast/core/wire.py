@@ -13,6 +13,9 @@ from ordercast.core.state import Value
 FRAME_PREFIX_BYTES = 4
 """Every packet travels behind its length."""
 
+NOT_DECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What a decoder raises about bytes that a stranger chose: its own errors, and those of text, numbers and nesting."""
+
 
 class Encoded(Value):
     """Base of values in packets that are bytes on the wire only: they are made when somebody asks for them."""
@@ -45,7 +48,7 @@ class Codec:
         """The packet in `frame`, or a PeerError that blames the peer."""
         try:
             decoded: Packet = self._decoder.decode(frame)
-        except msgspec.MsgspecError as error:
+        except NOT_DECODABLE as error:
             raise PeerError(peer, f"sent a malformed packet: {error}") from None
         return decoded
 

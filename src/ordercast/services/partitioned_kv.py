@@ -16,6 +16,7 @@ import msgspec
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.state import State
+from ordercast.core.wire import NOT_DECODABLE
 
 Value = bytes | None
 """None: the key is absent; writing it removes the key."""
@@ -127,7 +128,7 @@ class KeyValueReplica(State):
         """Execute what was delivered: perhaps an answer has to be sent, perhaps an own operation is done."""
         try:
             what = msgspec.msgpack.decode(payload, type=Command | Part)
-        except msgspec.MsgspecError:
+        except NOT_DECODABLE:
             return None, None  # No operation of this store; every replica skips it alike.
         match what:
             case Command(home, number, operation):

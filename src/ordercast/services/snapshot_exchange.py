@@ -20,6 +20,7 @@ from collections.abc import Callable
 import msgspec
 
 from ordercast.core.ids import Origin, Topic
+from ordercast.core.wire import NOT_DECODABLE
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.services.replica import Replica, Snapshot
@@ -93,7 +94,7 @@ class SnapshotExchange:
         topic = data_topic(publication.topic)
         try:
             word = _decoder.decode(publication.payload)
-        except msgspec.MsgspecError:
+        except NOT_DECODABLE:
             return None
         if topic is None:
             return None
@@ -131,7 +132,7 @@ class SnapshotExchange:
             return None
         try:
             snapshot = _snapshots.decode(b"".join(wish.chunks[i] for i in sorted(wish.chunks)))
-        except msgspec.MsgspecError:
+        except NOT_DECODABLE:
             snapshot = None
         if snapshot is None or snapshot.topic != topic or not contains(Received(snapshot.received), wish.base):
             self.ask(topic, wish.base)  # Of no use, for whatever reason: ask again.

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from ordercast.core.wire import NOT_DECODABLE
+
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
     """One call of one operation."""
@@ -44,6 +46,6 @@ def decode_body(payload: bytes) -> Unit | Elsewhere | None:
     """The unit or where it is; None: these bytes are neither, which every replica finds alike."""
     try:
         body: Unit | Elsewhere = _decoder.decode(payload)
-    except msgspec.MsgspecError:
+    except NOT_DECODABLE:
         return None
     return body

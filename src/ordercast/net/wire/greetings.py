@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from ordercast.core.errors import PeerError
+from ordercast.core.wire import NOT_DECODABLE
 
 _NONCE_BYTES = 16
 _LONGEST_REASON = 400
@@ -53,7 +54,7 @@ def decode(decoder: msgspec.msgpack.Decoder[_Greeting], body: bytes, peer: str) 
     """The greeting; a refusal is an error."""
     try:
         greeting = decoder.decode(body)
-    except msgspec.MsgspecError:
+    except NOT_DECODABLE:
         raise PeerError(peer, "does not speak Ordercast") from None
     if isinstance(greeting, Refusal):
         raise RefusedError(peer, f"refuses: {greeting.reason}")

@@ -11,6 +11,7 @@ import msgspec
 
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Packet
+from ordercast.core.wire import NOT_DECODABLE
 
 EVERYBODY = Topic("$all")
 _ONE = "$to/"
@@ -129,7 +130,7 @@ def decode(payload: bytes) -> Content | None:
     """None: this is no such thing."""
     try:
         content: Content = _DECODER.decode(payload)
-    except msgspec.MsgspecError:
+    except NOT_DECODABLE:
         return None
     return content
 
