@@ -12,15 +12,16 @@ from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD
 from tests.properties.baseline_swarm import BASELINES, baseline_scenario, judge_seed
+from tests.support.seeds import batch_name, batches
 from tests.support.sim_lab import Lab
 
 SEEDS_PER_TEST = 10
 
 
-@pytest.mark.parametrize("first", range(0, 40, SEEDS_PER_TEST))
+@pytest.mark.parametrize("seeds", batches(30, 10, SEEDS_PER_TEST), ids=batch_name)
 @pytest.mark.parametrize("name", BASELINES)
-def test_the_promise_is_kept_whatever_happens(name: str, first: int, tmp_path: Path) -> None:
-    for seed in range(first, first + SEEDS_PER_TEST):
+def test_the_promise_is_kept_whatever_happens(name: str, seeds: list[int], tmp_path: Path) -> None:
+    for seed in seeds:
         verdict = judge_seed(lookup(name), seed, tmp_path / "run")
         replay = f"python -m tests.properties.baseline_swarm --seeds 1 --first {seed} --protocol {name}"
         assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"
@@ -45,10 +46,10 @@ def test_the_swarm_contains_publishers_that_are_members_of_nothing(name: str) ->
     assert any(outside_all_groups(baseline_scenario(name, seed)) for seed in range(20))
 
 
-@pytest.mark.parametrize("first", range(0, 40, SEEDS_PER_TEST))
-def test_who_is_never_suspected_misses_nothing_although_others_are_skipped(first: int) -> None:
+@pytest.mark.parametrize("seeds", batches(30, 10, SEEDS_PER_TEST), ids=batch_name)
+def test_who_is_never_suspected_misses_nothing_although_others_are_skipped(seeds: list[int]) -> None:
     """Delta-Neighbourhood as published: order and completeness for who is not skipped, and no duplicates anywhere."""
-    for seed in range(first, first + SEEDS_PER_TEST):
+    for seed in seeds:
         known = baseline_scenario("delta-neighbourhood", seed)
         lab = Lab(replace(known, options={**known.options, "waits": False}), lookup("delta-neighbourhood"), seed)
         suspected = {row["peer"] for row in lab.of("suspect")}

@@ -19,16 +19,17 @@ from ordercast.verify.judge import judge_path
 from ordercast.verify.verdict import HELD
 from tests.mutants.locamu_membership_mutants import ForgetsTooEarly, RoutesByTheNewest
 from tests.properties.locamu_dynamic_swarm import judge_seed, swarm_scenario
+from tests.support.seeds import batch_name, batches
 
 SEEDS_PER_TEST = 4
 
 
-@pytest.mark.parametrize("first", range(0, 2 * SEEDS_PER_TEST, SEEDS_PER_TEST))
+@pytest.mark.parametrize("seeds", batches(SEEDS_PER_TEST, SEEDS_PER_TEST, SEEDS_PER_TEST), ids=batch_name)
 @pytest.mark.parametrize("f", [1, 2])
-def test_the_promise_is_kept_whatever_changes(f: int, first: int, tmp_path: Path) -> None:
+def test_the_promise_is_kept_whatever_changes(f: int, seeds: list[int], tmp_path: Path) -> None:
     """P1 to P3, N7, E3 to E5, V2 to V6."""
     counts: Counter[str] = Counter()
-    for seed in range(first, first + SEEDS_PER_TEST):
+    for seed in seeds:
         verdict, oracle = judge_seed(seed, f, tmp_path / "run")
         replay = f"python -m tests.properties.locamu_dynamic_swarm --seeds 1 --first {seed} --f {f}"
         assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"

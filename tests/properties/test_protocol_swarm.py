@@ -14,15 +14,16 @@ from ordercast.scenario.model import Crash
 from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD
 from tests.properties.swarm import PROTOCOLS, judge_seed, swarm_scenario
+from tests.support.seeds import batch_name, batches
 
 SEEDS_PER_TEST = 10
 
 
-@pytest.mark.parametrize("first", range(0, 60, SEEDS_PER_TEST))
+@pytest.mark.parametrize("seeds", batches(50, 20, SEEDS_PER_TEST), ids=batch_name)
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_the_promise_is_kept_whatever_happens(name: str, first: int, tmp_path: Path) -> None:
+def test_the_promise_is_kept_whatever_happens(name: str, seeds: list[int], tmp_path: Path) -> None:
     protocol = lookup(name)
-    for seed in range(first, first + SEEDS_PER_TEST):
+    for seed in seeds:
         verdict = judge_seed(protocol, seed, tmp_path / "run")
         replay = f"python -m tests.properties.swarm --seeds 1 --first {seed} --protocol {name}"
         assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"

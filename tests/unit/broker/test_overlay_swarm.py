@@ -16,19 +16,20 @@ from ordercast.pubsub.settings import BrokerSettings
 from ordercast.sim.connections import Timing
 from tests.support.overlay_lab import Lab
 from tests.support.overlay_swarm import excluded_run, joining_run, primary_run
+from tests.support.seeds import fixed_and_todays
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", fixed_and_todays(50, 20))
 def test_crashes_of_all_but_one_leave_one_tree(seed: int) -> None:
     assert excluded_run(seed).world.peer_errors == []
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", fixed_and_todays(30, 15))
 def test_partitions_pauses_and_crashes_of_a_minority_leave_one_deciding_root(seed: int) -> None:
     assert primary_run(seed).world.peer_errors == []
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", fixed_and_todays(30, 15))
 def test_brokers_join_and_leave_while_others_crash(seed: int) -> None:
     assert joining_run(seed).world.peer_errors == []
 
