@@ -12,11 +12,11 @@ import tracemalloc
 from typing import Any
 
 from ordercast.explore import explore
-from ordercast.explore.behaviour import Behaviour
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.search import Judge, Search
-from ordercast.explore.setting import Setting
-from ordercast.explore.stage import Stage
+from ordercast.explore.machines.behaviour import Behaviour
+from ordercast.explore.machines.setting import Setting
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.search.breadth_first import Judge, Search
+from ordercast.explore.stage.stage import Stage
 from ordercast.protocols import lookup
 
 SCOPES: list[tuple[str, dict[str, Any]]] = [

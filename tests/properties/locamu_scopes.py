@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from ordercast.explore import Exploration, Faults, explore
-from ordercast.explore.faults import parse_toggle
-from ordercast.explore.publications import nodes_of, parse_edges, parse_groups, parse_publication
+from ordercast.explore.scope.faults import parse_toggle
+from ordercast.explore.scope.publications import nodes_of, parse_edges, parse_groups, parse_publication
 
 LINE_4 = "0-1,1-2,2-3"
 LINE_5 = "0-1,1-2,2-3,3-4"

@@ -91,9 +91,9 @@ def explore(
     from ordercast.explore import Faults
     from ordercast.explore import explore as run
     from ordercast.explore import replay as perform
-    from ordercast.explore.configurations import parse_destinations
-    from ordercast.explore.faults import parse_toggle
-    from ordercast.explore.publications import nodes_of, parse_edges, parse_groups, parse_publication
+    from ordercast.explore.scope.configurations import parse_destinations
+    from ordercast.explore.scope.faults import parse_toggle
+    from ordercast.explore.scope.publications import nodes_of, parse_edges, parse_groups, parse_publication
     from ordercast.scenario.load import apply_override
 
     if replay is not None:
@@ -141,7 +141,7 @@ def explore(
 
 
 def _parse_publishers(text: str, nodes: int) -> list[int]:
-    from ordercast.explore.configurations import parse_node
+    from ordercast.explore.scope.configurations import parse_node
 
     return [parse_node(word, nodes, "publishers") for word in text.split(",")]
 

@@ -1,11 +1,11 @@
 """Runtime C: every interleaving of a small configuration."""
 
-from ordercast.explore.faults import Faults, Toggle
-from ordercast.explore.publications import Publication
 from ordercast.explore.result import Counterexample, Exploration, Replay, Size
 from ordercast.explore.run import explore, replay
-from ordercast.explore.schedule import Schedule, read_schedule, write_schedule
-from ordercast.explore.timing import scenario_of
+from ordercast.explore.scope.faults import Faults, Toggle
+from ordercast.explore.scope.publications import Publication
+from ordercast.explore.stage.schedule import Schedule, read_schedule, write_schedule
+from ordercast.explore.stage.timing import scenario_of
 
 __all__ = [
     "Counterexample",

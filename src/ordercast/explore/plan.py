@@ -9,10 +9,10 @@ import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
-from ordercast.explore.configurations import Configuration, Scope, check_scope
-from ordercast.explore.faults import Faults
-from ordercast.explore.publications import Edges, Groups, Publication, configuration_of
-from ordercast.explore.setting import Setting, is_addressed
+from ordercast.explore.machines.setting import Setting, is_addressed
+from ordercast.explore.scope.configurations import Configuration, Scope, check_scope
+from ordercast.explore.scope.faults import Faults
+from ordercast.explore.scope.publications import Edges, Groups, Publication, configuration_of
 
 EVERYONE = "t0"
 """The group of all nodes, where none is named."""

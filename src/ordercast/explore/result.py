@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from ordercast.explore.properties import Violation
-from ordercast.explore.schedule import Schedule
+from ordercast.explore.promises.properties import Violation
+from ordercast.explore.stage.schedule import Schedule
 
 
 class Size(msgspec.Struct):

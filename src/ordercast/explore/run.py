@@ -13,23 +13,23 @@ import msgspec
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.registry import ProtocolInfo
-from ordercast.explore.acting import Cause
-from ordercast.explore.ascending import Ascending
-from ordercast.explore.behaviour import Behaviour
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.faults import Faults
-from ordercast.explore.faulty_search import FaultySearch
-from ordercast.explore.faulty_stage import FaultyStage
+from ordercast.explore.machines.acting import Cause
+from ordercast.explore.machines.behaviour import Behaviour
+from ordercast.explore.machines.setting import Setting
 from ordercast.explore.plan import Plan, check_plan, scope_of
-from ordercast.explore.properties import Violation, delivered, name
-from ordercast.explore.publications import Publication, parse_edges, publications_of
-from ordercast.explore.real_time import RealTimeSearch
+from ordercast.explore.promises.properties import Violation, delivered, name
 from ordercast.explore.result import Counterexample, Exploration, Replay, Size
-from ordercast.explore.schedule import Schedule, parse_step, read_schedule
-from ordercast.explore.search import Judge, LimitReachedError, Look, Search, State
-from ordercast.explore.setting import Setting
-from ordercast.explore.stage import Stage
-from ordercast.explore.timed_stage import TimedStage
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.scope.faults import Faults
+from ordercast.explore.scope.publications import Publication, parse_edges, publications_of
+from ordercast.explore.search.ascending import Ascending
+from ordercast.explore.search.breadth_first import Judge, LimitReachedError, Look, Search, State
+from ordercast.explore.search.faulty import FaultySearch
+from ordercast.explore.search.real_time import RealTimeSearch
+from ordercast.explore.stage.faulty_stage import FaultyStage
+from ordercast.explore.stage.schedule import Schedule, parse_step, read_schedule
+from ordercast.explore.stage.stage import Stage
+from ordercast.explore.stage.timed_stage import TimedStage
 from ordercast.protocols import lookup
 
 Progress = Callable[[float], None]

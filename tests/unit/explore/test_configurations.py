@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.explore.configurations import Configuration, Scope, check_scope, parse_destinations
+from ordercast.explore.scope.configurations import Configuration, Scope, check_scope, parse_destinations
 
 
 @pytest.mark.parametrize(

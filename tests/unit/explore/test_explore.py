@@ -10,11 +10,11 @@ import pytest
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.registry import ProtocolInfo
 from ordercast.explore import Exploration, explore
-from ordercast.explore.behaviour import Behaviour
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.search import Judge, Search
-from ordercast.explore.setting import Setting
-from ordercast.explore.stage import Stage
+from ordercast.explore.machines.behaviour import Behaviour
+from ordercast.explore.machines.setting import Setting
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.search.breadth_first import Judge, Search
+from ordercast.explore.stage.stage import Stage
 from ordercast.protocols import lookup
 from tests.unit.explore import toys
 from tests.unit.explore.toys import toy

@@ -7,9 +7,8 @@ import random
 import pytest
 
 from ordercast.core.messages import Guarantee
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.precedence import Precedence
-from ordercast.explore.properties import (
+from ordercast.explore.promises.precedence import Precedence
+from ordercast.explore.promises.properties import (
     Check,
     Histories,
     acyclic,
@@ -21,6 +20,7 @@ from ordercast.explore.properties import (
     prefix,
     safety_checks,
 )
+from ordercast.explore.scope.configurations import Configuration
 
 BOTH = Configuration(2, ((0, 1), (0, 1)))
 TRIANGLE = Configuration(3, ((0, 1), (1, 2), (0, 2)))

@@ -6,9 +6,9 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.explore import Publication, Toggle
-from ordercast.explore.configurations import Scope
-from ordercast.explore.faults import parse_toggle
-from ordercast.explore.publications import (
+from ordercast.explore.scope.configurations import Scope
+from ordercast.explore.scope.faults import parse_toggle
+from ordercast.explore.scope.publications import (
     configuration_of,
     nodes_of,
     parse_edges,

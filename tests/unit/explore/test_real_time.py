@@ -9,7 +9,7 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.explore import Schedule, explore, replay, write_schedule
-from ordercast.explore.properties import answers, real_time
+from ordercast.explore.promises.properties import answers, real_time
 from tests.unit.explore.toys import Careless, toy
 
 

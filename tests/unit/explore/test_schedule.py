@@ -8,7 +8,7 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.explore import Schedule, explore, read_schedule, replay, write_schedule
-from ordercast.explore.schedule import Step, parse_step
+from ordercast.explore.stage.schedule import Step, parse_step
 
 
 def test_a_written_counterexample_replays_to_the_same_violation(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.state import State
 from ordercast.explore import Exploration, Faults, Publication, Toggle, explore, replay, write_schedule
-from ordercast.explore.actors import Rememberers
-from ordercast.explore.behaviour import Behaviour
-from ordercast.explore.faults import Suspicion
-from ordercast.explore.faulty_search import FaultySearch
-from ordercast.explore.faulty_stage import FaultyStage
-from ordercast.explore.publications import Groups, configuration_of
-from ordercast.explore.schedule import Step
-from ordercast.explore.search import Judge
-from ordercast.explore.setting import APPLICATION, Setting
-from ordercast.explore.settling import Settling
+from ordercast.explore.machines.actors import Rememberers
+from ordercast.explore.machines.behaviour import Behaviour
+from ordercast.explore.machines.setting import APPLICATION, Setting
+from ordercast.explore.machines.settling import Settling
+from ordercast.explore.scope.faults import Suspicion
+from ordercast.explore.scope.publications import Groups, configuration_of
+from ordercast.explore.search.breadth_first import Judge
+from ordercast.explore.search.faulty import FaultySearch
+from ordercast.explore.stage.faulty_stage import FaultyStage
+from ordercast.explore.stage.schedule import Step
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.machine import Locamu
 from tests.properties.locamu_scopes import FORK, SCOPES, SPIDER, TreeScope

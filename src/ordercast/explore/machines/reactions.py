@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ordercast.core.errors import UsageError
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
-from ordercast.explore.acting import Cause, act, told
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.faults import Suspicion
-from ordercast.explore.learnt import number_of
-from ordercast.explore.properties import History, Violation
-from ordercast.explore.setting import Effects, Setting
+from ordercast.explore.machines.acting import Cause, act, told
+from ordercast.explore.machines.memo import number_of
+from ordercast.explore.machines.setting import Effects, Setting
+from ordercast.explore.promises.properties import History, Violation
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.scope.faults import Suspicion
 
 Input = tuple[int, Packet | Message | Suspicion]
 """Who it comes from, and what it is."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from ordercast.core.errors import InvariantError, PeerError, UsageError
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
-from ordercast.explore.faults import Suspicion
-from ordercast.explore.properties import History, Violation, name
-from ordercast.explore.setting import Effects, Setting
+from ordercast.explore.machines.setting import Effects, Setting
+from ordercast.explore.promises.properties import History, Violation, name
+from ordercast.explore.scope.faults import Suspicion
 
 
 class Cause(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
-from ordercast.explore.configurations import parse_node
+from ordercast.explore.scope.configurations import parse_node
 
 DETECTOR = -2
 """Stands for the failure detector of a node where others stand for the peer of an input; further ones go down from it,

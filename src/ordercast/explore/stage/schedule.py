@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from ordercast.core.errors import UsageError
-from ordercast.explore.configurations import Configuration, parse_destinations, parse_node
-from ordercast.explore.properties import Violation, name
-from ordercast.explore.publications import configuration_of, parse_publication
+from ordercast.explore.promises.properties import Violation, name
+from ordercast.explore.scope.configurations import Configuration, parse_destinations, parse_node
+from ordercast.explore.scope.publications import configuration_of, parse_publication
 
 _ARRIVES = re.compile(r"(?P<peer>\S+) -> (?P<node>\S+?)( #(?P<position>[1-9][0-9]*))?(?P<lost> is lost)?")
 _PUBLISHES = re.compile(r"(?P<node>\S+) publishes")

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message
-from ordercast.explore.acting import Cause, act
-from ordercast.explore.properties import Violation
-from ordercast.explore.setting import Effects, Setting
+from ordercast.explore.machines.acting import Cause, act
+from ordercast.explore.machines.setting import Effects, Setting
+from ordercast.explore.promises.properties import Violation
 
 
 class Actors(Protocol):

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ordercast.explore.acting import Cause
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.faults import DETECTOR, Suspicion
-from ordercast.explore.learnt import Learnt, number_of
-from ordercast.explore.properties import History, Violation
-from ordercast.explore.reactions import Reaction, Reactions
-from ordercast.explore.setting import APPLICATION, Arrival, Setting
+from ordercast.explore.machines.acting import Cause
+from ordercast.explore.machines.memo import Memo, number_of
+from ordercast.explore.machines.reactions import Reaction, Reactions
+from ordercast.explore.machines.setting import APPLICATION, Arrival, Setting
+from ordercast.explore.promises.properties import History, Violation
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.scope.faults import DETECTOR, Suspicion
 
 Inbox = tuple[tuple[int, tuple[int, ...]], ...]
 """By channel, in order of channels: the numbers of the inputs that wait there. Empty channels are left out."""
@@ -49,15 +49,15 @@ class Behaviour:
         self.setting = setting
         self.fifo = fifo
         self._idle_at_once = idle_at_once
-        self.moves: dict[int, tuple[Move, ...]] = Learnt(self._learn_moves)
+        self.moves: dict[int, tuple[Move, ...]] = Memo(self._learn_moves)
         """By component: what it may do about what waits at it."""
-        self.timers: dict[int, tuple[Move, ...]] = Learnt(self._learn_timers)
+        self.timers: dict[int, tuple[Move, ...]] = Memo(self._learn_timers)
         """By component: what it may do when time passes."""
-        self.changes: dict[int, tuple[Move, ...]] = Learnt(self._learn_changes)
+        self.changes: dict[int, tuple[Move, ...]] = Memo(self._learn_changes)
         """By component: what it does if it begins to suspect a linked node, or to trust it again."""
-        self.unrest: dict[int, int] = Learnt(self._learn_unrest)
+        self.unrest: dict[int, int] = Memo(self._learn_unrest)
         """By component: how many packets wait there; without end, if there is something to publish."""
-        self.pushed: dict[tuple[int, int], int] = Learnt(self._learn_push)
+        self.pushed: dict[tuple[int, int], int] = Memo(self._learn_push)
         """By (component, number of a parcel): the component after the parcel has come to wait at it."""
         self.history: list[int] = []
         """By component: the number of its node's history."""

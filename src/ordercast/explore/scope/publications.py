@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
-from ordercast.explore.configurations import Configuration, parse_node
+from ordercast.explore.scope.configurations import Configuration, parse_node
 
 Groups = Mapping[str, tuple[int, ...]]
 """Members by name."""

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from ordercast.core.messages import Message, Packet
-from ordercast.explore.acting import Cause, told
-from ordercast.explore.actors import Actors
-from ordercast.explore.behaviour import met
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.faults import Suspicion
-from ordercast.explore.properties import History, Violation
-from ordercast.explore.setting import APPLICATION, Effects, Setting
+from ordercast.explore.machines.acting import Cause, told
+from ordercast.explore.machines.actors import Actors
+from ordercast.explore.machines.behaviour import met
+from ordercast.explore.machines.setting import APPLICATION, Effects, Setting
+from ordercast.explore.promises.properties import History, Violation
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.scope.faults import Suspicion
 
 _MOST_STEPS = 20_000
 

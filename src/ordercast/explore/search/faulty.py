@@ -9,15 +9,15 @@ a packet that will never arrive cannot be told from one that has not arrived yet
 from __future__ import annotations
 
 from ordercast.core.messages import Message
-from ordercast.explore.acting import SETTLE, Cause
-from ordercast.explore.actors import Rememberers, Repertoire
-from ordercast.explore.behaviour import Behaviour, Move
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.learnt import Learnt
-from ordercast.explore.properties import History, Violation
-from ordercast.explore.search import Found, Judge, Look, Search, State
-from ordercast.explore.setting import APPLICATION
-from ordercast.explore.settling import Script, Settling
+from ordercast.explore.machines.acting import SETTLE, Cause
+from ordercast.explore.machines.actors import Rememberers, Repertoire
+from ordercast.explore.machines.behaviour import Behaviour, Move
+from ordercast.explore.machines.memo import Memo
+from ordercast.explore.machines.setting import APPLICATION
+from ordercast.explore.machines.settling import Script, Settling
+from ordercast.explore.promises.properties import History, Violation
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.search.breadth_first import Found, Judge, Look, Search, State
 
 Ending = tuple[History, ...] | Violation
 """What every node does in the end, or what goes wrong then."""
@@ -32,7 +32,7 @@ class FaultySearch(Search):
         self._faults = behaviour.setting.faults
         self._script = Script(behaviour.setting, configuration)
         self._repertoire = Repertoire(behaviour.setting, self._script.index)
-        self._roles: dict[int, int] = Learnt(self._role)
+        self._roles: dict[int, int] = Memo(self._role)
         """By state of a machine: its number in the repertoire."""
         self._endings: dict[tuple[tuple[int, tuple[int, ...], int], ...], Ending] = {}
 

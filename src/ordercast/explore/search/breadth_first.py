@@ -7,12 +7,19 @@ from itertools import permutations, product
 from typing import Any, NamedTuple
 
 from ordercast.core.messages import Guarantee
-from ordercast.explore.acting import Cause
-from ordercast.explore.behaviour import Behaviour, Move
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.learnt import Learnt
-from ordercast.explore.precedence import Precedence
-from ordercast.explore.properties import Histories, Violation, agreement, first_violation, prefix, safety_checks
+from ordercast.explore.machines.acting import Cause
+from ordercast.explore.machines.behaviour import Behaviour, Move
+from ordercast.explore.machines.memo import Memo
+from ordercast.explore.promises.precedence import Precedence
+from ordercast.explore.promises.properties import (
+    Histories,
+    Violation,
+    agreement,
+    first_violation,
+    prefix,
+    safety_checks,
+)
+from ordercast.explore.scope.configurations import Configuration
 
 State = tuple[int, ...]
 Numbers = tuple[int, ...]
@@ -46,7 +53,7 @@ class Judge:
         self._checks = safety_checks(guarantee)
         self._known: dict[Numbers, Violation | None] = {}
         self._precedence = Precedence(configuration) if prefix in self._checks else None
-        self._bits = [self._learnt_bits(node) for node in range(configuration.nodes)]
+        self._bits = [self._remembered_bits(node) for node in range(configuration.nodes)]
         self.outcomes: set[Numbers] = set()
         """The histories of all states at rest."""
 
@@ -63,9 +70,9 @@ class Judge:
             self._known[numbers] = first_violation(self._checks, self.histories(numbers), self._configuration)
         return self._known[numbers]
 
-    def _learnt_bits(self, node: int) -> Learnt[int, int]:
+    def _remembered_bits(self, node: int) -> Memo[int, int]:
         precedence, histories = self._precedence, self._behaviour.histories
-        return Learnt(lambda number: precedence.bits(node, histories[number]) if precedence else 0)
+        return Memo(lambda number: precedence.bits(node, histories[number]) if precedence else 0)
 
     def at_rest(self, state: State) -> Violation | None:
         history = self._behaviour.history

@@ -6,16 +6,16 @@ import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.messages import Message, Packet
-from ordercast.explore.acting import SETTLE, Cause
-from ordercast.explore.actors import Performers
-from ordercast.explore.behaviour import met
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.faults import DETECTOR, Suspicion
-from ordercast.explore.properties import Violation, agreement, delivered, first_violation, name, safety_checks
-from ordercast.explore.schedule import Step
-from ordercast.explore.setting import APPLICATION, Arrival, Effects, Setting
-from ordercast.explore.settling import Script, Settling
-from ordercast.explore.stage import Stage
+from ordercast.explore.machines.acting import SETTLE, Cause
+from ordercast.explore.machines.actors import Performers
+from ordercast.explore.machines.behaviour import met
+from ordercast.explore.machines.setting import APPLICATION, Arrival, Effects, Setting
+from ordercast.explore.machines.settling import Script, Settling
+from ordercast.explore.promises.properties import Violation, agreement, delivered, first_violation, name, safety_checks
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.scope.faults import DETECTOR, Suspicion
+from ordercast.explore.stage.schedule import Step
+from ordercast.explore.stage.stage import Stage
 
 
 class FaultyStage(Stage):

@@ -9,7 +9,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Learnt(dict[K, V]):
+class Memo(dict[K, V]):
     """A table that computes what it does not hold yet."""
 
     def __init__(self, learn: Callable[[K], V]) -> None:

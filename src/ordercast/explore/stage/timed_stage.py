@@ -6,12 +6,12 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Packet
-from ordercast.explore.acting import Cause, act
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.properties import Violation, answers, name, real_time
-from ordercast.explore.schedule import Step
-from ordercast.explore.setting import Arrival, Setting
-from ordercast.explore.stage import Stage
+from ordercast.explore.machines.acting import Cause, act
+from ordercast.explore.machines.setting import Arrival, Setting
+from ordercast.explore.promises.properties import Violation, answers, name, real_time
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.stage.schedule import Step
+from ordercast.explore.stage.stage import Stage
 
 
 class TimedStage(Stage):

@@ -12,7 +12,7 @@ from itertools import combinations, pairwise
 import msgspec
 
 from ordercast.core.messages import Guarantee
-from ordercast.explore.configurations import Configuration
+from ordercast.explore.scope.configurations import Configuration
 
 History = tuple[int, ...]
 Histories = tuple[History, ...]

@@ -10,9 +10,9 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.faults import DETECTOR, Faults, Suspicion, check_faults
-from ordercast.explore.publications import Edges, Groups, nodes_of
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.scope.faults import DETECTOR, Faults, Suspicion, check_faults
+from ordercast.explore.scope.publications import Edges, Groups, nodes_of
 from ordercast.overlay.extended import Overlay
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.scenario import model

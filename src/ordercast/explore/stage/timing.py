@@ -11,9 +11,9 @@ from collections import Counter
 
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
-from ordercast.explore.schedule import Schedule, Step, parse_step
-from ordercast.explore.setting import Setting
-from ordercast.explore.stage import Stage
+from ordercast.explore.machines.setting import Setting
+from ordercast.explore.stage.schedule import Schedule, Step, parse_step
+from ordercast.explore.stage.stage import Stage
 from ordercast.scenario import model
 
 Link = tuple[str, str]

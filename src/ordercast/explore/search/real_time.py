@@ -11,12 +11,12 @@ from typing import NamedTuple
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Message
-from ordercast.explore.acting import Cause
-from ordercast.explore.behaviour import Behaviour, Move
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.learnt import number_of
-from ordercast.explore.properties import Violation, answers, real_time
-from ordercast.explore.search import Found, Judge, Look, Search, State
+from ordercast.explore.machines.acting import Cause
+from ordercast.explore.machines.behaviour import Behaviour, Move
+from ordercast.explore.machines.memo import number_of
+from ordercast.explore.promises.properties import Violation, answers, real_time
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.search.breadth_first import Found, Judge, Look, Search, State
 
 _UNSENT = -1
 

@@ -6,8 +6,8 @@ acyclic order shows as a cycle in the union of these relations over all nodes, w
 
 from __future__ import annotations
 
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.properties import History, delivered
+from ordercast.explore.promises.properties import History, delivered
+from ordercast.explore.scope.configurations import Configuration
 
 
 class Precedence:

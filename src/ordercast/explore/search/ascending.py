@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ordercast.core.errors import UsageError
-from ordercast.explore.behaviour import Behaviour
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.precedence import closure
-from ordercast.explore.properties import History, Violation, agreement, delivered, integrity
+from ordercast.explore.machines.behaviour import Behaviour
+from ordercast.explore.promises.precedence import closure
+from ordercast.explore.promises.properties import History, Violation, agreement, delivered, integrity
+from ordercast.explore.scope.configurations import Configuration
 
 State = tuple[int, ...]
 """The components of all nodes, and the number of a closure at the end."""

@@ -14,12 +14,12 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
-from ordercast.explore.acting import Cause, act, carried, told
-from ordercast.explore.configurations import Configuration
-from ordercast.explore.faults import Suspicion
-from ordercast.explore.properties import Violation, agreement, first_violation, name, safety_checks
-from ordercast.explore.schedule import Step
-from ordercast.explore.setting import APPLICATION, Arrival, Effects, Setting
+from ordercast.explore.machines.acting import Cause, act, carried, told
+from ordercast.explore.machines.setting import APPLICATION, Arrival, Effects, Setting
+from ordercast.explore.promises.properties import Violation, agreement, first_violation, name, safety_checks
+from ordercast.explore.scope.configurations import Configuration
+from ordercast.explore.scope.faults import Suspicion
+from ordercast.explore.stage.schedule import Step
 
 _LONGEST = 60
 """Characters of a packet's content that are shown."""

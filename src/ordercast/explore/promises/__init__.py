@@ -1,0 +1,1 @@
+"""What must hold in every state and at rest, from the definitions."""

@@ -1,0 +1,1 @@
+"""What is explored: configurations, publications to groups, and what may go wrong."""
