@@ -122,7 +122,12 @@ def test_every_protocol_has_a_page_that_explains_each_step_the_code_cites(protoc
     page = (root / "docs" / "protocols" / f"{protocol}.md").read_text(encoding="utf-8")
     for heading in ("## Promise", "## Assumptions", "## Steps", "## Source", "## Deviations", "## Cost"):
         assert heading in page
-    code = (root / "src" / "ordercast" / "protocols" / f"{protocol}.py").read_text(encoding="utf-8")
+    (file,) = (
+        (root / "src" / "ordercast" / "protocols").rglob(f"{protocol}.py")
+        if protocol != "links"
+        else (root / "src" / "ordercast" / "protocols" / "shared" / "links.py",)
+    )
+    code = file.read_text(encoding="utf-8")
     cited = set(re.findall(r"\b[FLOSUV]\d\b", code))
     assert cited
     for step in sorted(cited):

@@ -245,7 +245,7 @@ def test_the_page_has_every_heading(page: str) -> None:
 
 def test_the_page_explains_each_step_that_the_code_cites() -> None:
     page = (ROOT / "docs" / "protocols" / "locamu.md").read_text(encoding="utf-8")
-    files = [*(ROOT / "src/ordercast/protocols").glob("locamu*.py"), ROOT / "src/ordercast/overlay/extended.py"]
+    files = [*(ROOT / "src/ordercast/protocols/locamu").rglob("*.py"), ROOT / "src/ordercast/overlay/extended.py"]
     cited = {step for file in files for step in re.findall(r"\b[CDEGHMNPRSV]\d+\b", file.read_text(encoding="utf-8"))}
     assert len(cited) > 20
     for step in sorted(cited):

@@ -212,10 +212,10 @@ def test_nobody_comes_back_without_state(protocol: str) -> None:
 @pytest.mark.parametrize(
     ("page", "modules", "letters"),
     [
-        ("multicast", "multicast.py", "M"),
-        ("skeen", "skeen.py", "KS"),
-        ("delporte-fauconnier", "delporte_fauconnier.py", "D"),
-        ("daisy-chain", "daisy_chain*.py", "ACFHPRVW"),
+        ("multicast", "multicast/multicast.py", "M"),
+        ("skeen", "multicast/skeen.py", "KS"),
+        ("delporte-fauconnier", "multicast/delporte_fauconnier.py", "D"),
+        ("daisy-chain", "daisy_chain/*.py", "ACFHPRVW"),
     ],
 )
 def test_every_step_that_the_code_cites_is_explained_on_its_page(page: str, modules: str, letters: str) -> None:
