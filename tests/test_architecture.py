@@ -178,8 +178,3 @@ def test_every_protocol_has_a_page(name: str) -> None:
     pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "protocols").glob("*.md")}
     variant_of = [stem for stem in pages if name.startswith(f"{stem}-") and name in pages[stem]]
     assert name in pages or variant_of, f"docs/protocols/{name}.md is missing"
-
-
-def test_every_module_is_small_enough_to_read() -> None:
-    long = {str(f.relative_to(SOURCE)): n for f in SOURCE.rglob("*.py") if (n := len(f.read_text().splitlines())) > 400}
-    assert long == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ordercast.broker.place import Ledger, NoLedger, Place, Saved
 from ordercast.broker.topics.topics import Topics
@@ -22,7 +22,7 @@ BROKER_CODEC = Codec((*CLIENT_PACKETS, *OVERLAY_PACKETS, *TOPIC_PACKETS))
 class Broker(ProcessMachine):
     """Everything that is about the tree goes to the overlay, everything else to the topics."""
 
-    constant: ClassVar[tuple[str, ...]] = ("place", "settings")
+    constant: ClassVar[tuple[str, ...]] = ("place", "settings", "wires", "ledger", "_of_the_tree")
 
     def __init__(
         self, place: Place, settings: BrokerSettings, wires: Wires,
@@ -30,11 +30,22 @@ class Broker(ProcessMachine):
     ) -> None:  # fmt: skip
         self.place = place
         self.settings = settings
-        kept = ledger if ledger is not None else NoLedger()
-        self.overlay = Overlay(place, settings, wires, kept, saved)
-        self.topics = Topics(place, settings, wires, self.overlay, kept, saved)
+        self.wires = wires
+        self.ledger = ledger if ledger is not None else NoLedger()
+        self.overlay = Overlay(place, settings, wires, self.ledger, saved)
+        self.topics = Topics(place, settings, wires, self.overlay, self.ledger, saved)
         self.overlay.topics = self.topics
         self._of_the_tree = frozenset(self.overlay.packets)
+
+    def copy(self, wires: Wires | None = None, ledger: Ledger | None = None) -> Self:
+        """An independent copy, in the same surroundings unless it is given others.
+
+        Connections and timers are the surroundings' business: whoever gives other wires sees to it that the same
+        connections are open there and the same timers run.
+        """
+        clone = type(self)(self.place, self.settings, wires or self.wires, ledger or self.ledger)
+        clone.become(self)
+        return clone
 
     def on_start(self) -> None:
         self.overlay.start()

@@ -6,16 +6,21 @@ one topic up to an epoch; a membership of a later epoch than a departure counts.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ordercast.broker.ports import Fenced, Roster
 from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.core.state import State
 
 FOR_EVER = 1 << 62
 _APART = " "
 """Neither in a topic nor in an origin: "alice~3 17" is a member since epoch 17, "alice~3 orders" a departure."""
 
 
-class RosterBook:
+class RosterBook(State):
     """The roster and the fenced sessions."""
+
+    derived: ClassVar[tuple[str, ...]] = ("_live",)
 
     def __init__(self, roster: Roster | None = None, fenced: Fenced | None = None) -> None:
         self.joined: dict[Topic, dict[Origin, int]] = {}

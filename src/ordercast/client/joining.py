@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ordercast.client.membership import ASKED, GRANTED, LEAVING, LIVE, OUT, RESUMED, Membership, chunks
 from ordercast.client.session import Session
 from ordercast.client.stability import Stability
@@ -13,6 +15,8 @@ from ordercast.pubsub.publications import Publication
 
 class Joining(State):
     """Walks each membership from OUT to LIVE at every new edge, and back to OUT when the application has enough."""
+
+    constant: ClassVar[tuple[str, ...]] = ("session", "stability")
 
     def __init__(self, session: Session, stability: Stability) -> None:
         self.session = session

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ordercast.client.joining import Joining
 from ordercast.client.membership import GRANTED, LIVE, NO_KEY, Membership
@@ -34,13 +34,17 @@ FENCED = "fenced"
 class ClientMachine(ProcessMachine):
     """One session of one client."""
 
-    constant: ClassVar[tuple[str, ...]] = ("name", "origin", "wires", "app", "settings", "ledger", "_handlers")
+    constant: ClassVar[tuple[str, ...]] = (
+        "name", "number", "addresses", "origin", "wires", "app", "settings", "ledger", "topics", "edge", "_handlers"
+    )  # fmt: skip
 
     def __init__(
         self, name: str, session: int, addresses: tuple[str, ...], wires: Wires, app: ClientApp,
         settings: ClientSettings, saved: Saved | None = None, ledger: ClientLedger | None = None,
     ) -> None:  # fmt: skip
         self.name = NodeId(name)
+        self.number = session
+        self.addresses = addresses
         self.origin = origin_of(self.name, session)
         self.wires = wires
         self.app = app
@@ -62,6 +66,21 @@ class ClientMachine(ProcessMachine):
             wire.Denied: self._denied, wire.Refused: self._refused, wire.TopicsFound: self._topics_found,
             wire.Ping: self._ping, wire.Pong: self._pong,
         }  # fmt: skip
+
+    def copy(
+        self, wires: Wires | None = None, app: ClientApp | None = None, ledger: ClientLedger | None = None
+    ) -> Self:
+        """An independent copy, in the same surroundings unless it is given others.
+
+        Connections and timers are the surroundings' business: whoever gives other wires sees to it that the same
+        connections are open there and the same timers run.
+        """
+        clone = type(self)(
+            self.name, self.number, self.addresses, wires or self.wires, app or self.app, self.settings,
+            ledger=ledger or self.ledger,
+        )  # fmt: skip
+        clone.become(self)
+        return clone
 
     def make_joining(self) -> Joining:
         return Joining(self.session, self.stability)

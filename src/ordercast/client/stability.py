@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ordercast.client.membership import GRANTED, LIVE, Membership
 from ordercast.client.ports import STABLE
 from ordercast.client.session import Session
@@ -15,6 +17,8 @@ STABILITY = "stability"
 
 class Stability(State):
     """Reports of all topics share one timer, which runs only while there is something to report."""
+
+    constant: ClassVar[tuple[str, ...]] = ("session",)
 
     def __init__(self, session: Session) -> None:
         self.session = session

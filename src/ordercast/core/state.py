@@ -18,6 +18,10 @@ class State:
 
     constant: ClassVar[tuple[str, ...]] = ()
     """Attributes that never change after construction: shared by copies, left out of comparisons."""
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Attributes that follow from the others, or change nothing that anybody does: copied, left out of comparisons."""
+    ordered: ClassVar[tuple[str, ...]] = ()
+    """Dicts whose order of insertion counts."""
     durable: ClassVar[tuple[str, ...]] = ()
     """Attributes that must survive a restart. A State among them contributes its own durable part."""
 
@@ -30,7 +34,30 @@ class State:
 
     def frozen(self) -> Hashable:
         """The changing part as a hashable value, equal for equal states whatever order things were inserted in."""
-        return tuple((name, freeze(value)) for name, value in sorted(vars(self).items()) if name not in self.constant)
+        aside, ordered = self.constant + self.derived, self.ordered
+        return tuple(
+            (name, tuple((key, freeze(item)) for key, item in value.items()) if name in ordered else freeze(value))
+            for name, value in sorted(vars(self).items())
+            if name not in aside
+        )
+
+    def become(self, other: State) -> None:
+        """Become equal to `other`, of the same kind, and stay independent of it.
+
+        Parts and dicts are changed in place, so that those who share them go on sharing them: this is how a machine
+        whose parts know each other is copied onto new surroundings.
+        """
+        for name, value in vars(other).items():
+            if name in self.constant:
+                continue
+            mine = self.__dict__.get(name)
+            if isinstance(mine, State) and type(mine) is type(value):
+                mine.become(value)
+            elif isinstance(mine, dict) and isinstance(value, dict):
+                mine.clear()
+                mine.update(duplicate(value))
+            else:
+                self.__dict__[name] = duplicate(value)
 
     def save(self) -> dict[str, Any]:
         """What must survive a restart, independent of this object."""

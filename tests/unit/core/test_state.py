@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -138,3 +138,46 @@ def test_a_bounded_deque_stays_bounded() -> None:
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(InvariantError, match="bytearray cannot be part of a machine's state"):
         Part(bytearray(b"x"), None).frozen()
+
+
+class Linked(State):
+    """Two parts that know each other, a dict that both use, a cache, and a dict whose order counts."""
+
+    constant: ClassVar[tuple[str, ...]] = ("around", "also_shared")
+    derived: ClassVar[tuple[str, ...]] = ("cache",)
+    ordered: ClassVar[tuple[str, ...]] = ("queue",)
+
+    def __init__(self, around: str) -> None:
+        self.around = around
+        self.shared: dict[str, list[int]] = {}
+        self.also_shared = self.shared
+        self.part = Part({}, None)
+        self.cache = 0
+        self.queue: dict[str, int] = {}
+
+
+def test_a_machine_becomes_another_without_losing_what_its_parts_share() -> None:
+    original, other = Linked("here"), Linked("there")
+    original.shared["a"] = [1]
+    original.cache = 5
+    part = other.part
+
+    other.become(original)
+
+    assert other == original
+    assert other.around == "there"
+    assert other.also_shared is other.shared
+    assert other.part is part
+    assert other.cache == 5
+    other.shared["a"].append(2)
+    assert original.shared["a"] == [1]
+
+
+def test_what_is_derived_is_not_compared_and_the_order_of_a_dict_only_where_it_counts() -> None:
+    one, other = Linked(""), Linked("")
+    one.cache = 1
+    one.shared = {"a": [], "b": []}
+    other.shared = {"b": [], "a": []}
+    assert one == other
+    one.queue, other.queue = {"a": 1, "b": 2}, {"b": 2, "a": 1}
+    assert one != other

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.roster_book import FOR_EVER, broker_of, departure, fence, touched
 from ordercast.broker.topics.topic import Coverage, TopicNode
 from ordercast.core.ids import Origin, Topic
+from ordercast.core.state import State
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, RosterUpdate
 
 if TYPE_CHECKING:
@@ -16,8 +17,10 @@ _ABSENT = ("topics", "absent")
 _UPDATES_OF_A_TERM = 1 << 24
 
 
-class Authority:
+class Authority(State):
     """Empty at every broker but the root, and anew in every term."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

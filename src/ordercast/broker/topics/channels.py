@@ -5,11 +5,12 @@ Nothing is sent on a new channel before the other end's summary has arrived; the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.topics.orphans import Store
 from ordercast.broker.topics.topic import TopicNode, packets_of
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Entries, TopicState
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary, Vector
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
     from ordercast.broker.topics.topics import Topics
 
 
-class Channels:
+class Channels(State):
     """Opens, synchronises and closes the channels of all topics."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

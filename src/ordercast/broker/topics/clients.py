@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.process import Connection, Peer
+from ordercast.core.state import State
 from ordercast.pubsub.filters import allows
 
 _SERIALS = 1 << 20
 
 
-class Client:
+class Client(State):
     """One connection of a client's session."""
+
+    derived: ClassVar[tuple[str, ...]] = ("_may_publish",)
 
     def __init__(self, connection: Connection, peer: Peer, attach_no: int) -> None:
         self.connection = connection

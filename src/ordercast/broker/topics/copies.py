@@ -10,11 +10,12 @@ must not take itself for all, so there it is the whole directory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.topics.topic import Extent, TopicNode
 from ordercast.core.ids import Origin
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Acks
 from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.pubsub.topic_packets import Held, HeldAsk, Keep, Reach, TopicClosed
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from ordercast.broker.topics.topics import Topics
 
 
-class Safety:
+class Safety(State):
     """Held levels of every topic, and how many brokers there are."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t", "copies", "levels")
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

@@ -8,11 +8,12 @@ the root publishes a void under its id: an entry like any other that is handed t
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.roster_book import broker_of
 from ordercast.broker.topics.topic import TopicNode, packets_of
 from ordercast.core.ids import Origin
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Entries
 from ordercast.pubsub.publications import Publication, void
 
@@ -23,8 +24,10 @@ _MOST = 1000
 """Of one session in one round: there is always a next one."""
 
 
-class Gaps:
+class Gaps(State):
     """Closed by the root, of fenced sessions only: any other client has its lost publications in its outbox."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

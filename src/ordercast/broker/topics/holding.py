@@ -6,17 +6,21 @@ grows with what merely waits: a look is taken only at a publication that has som
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
+from typing import ClassVar
 
 from ordercast.core.ids import Origin
+from ordercast.core.state import State
 from ordercast.pubsub.publications import Publication, PublicationId
 
 _WHOLE_SESSION = ("",)
 
 
-class Queues:
+class Queues(State):
     """Publications in the order of their numbers, client by client."""
+
+    constant: ClassVar[tuple[str, ...]] = ("by_key",)
 
     def __init__(self, *, by_key: bool) -> None:
         self.by_key = by_key
@@ -58,14 +62,24 @@ class Queues:
                 del self._queues[origin, name]
         return following
 
+    def frozen(self) -> Hashable:
+        """Without the order inside a heap and those that are gone: neither shows."""
+        queues = frozenset(
+            (queue, frozenset(number for number in numbers if (queue[0], number) in self._there))
+            for queue, numbers in self._queues.items()
+        )
+        return frozenset(self._there), queues
+
     def front(self, origin: Origin) -> PublicationId | None:
         """The client's first one; scope session only."""
         queue = self._queues.get((origin, _WHOLE_SESSION[0]))
         return (origin, queue[0]) if queue else None
 
 
-class Holding:
+class Holding(State):
     """Publications of local clients that wait to be admitted."""
+
+    constant: ClassVar[tuple[str, ...]] = ("_by_key",)
 
     def __init__(self, *, by_key: bool) -> None:
         self.of: dict[Origin, dict[int, Publication]] = {}

@@ -7,11 +7,12 @@ without them, and the difference brings them the very first publication.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.roster_book import fence
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.topic_packets import RosterAck, RosterUpdate
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _PATIENCE = "wave"
 
 
-class Wave:
+class Wave(State):
     """One update that is on its way below this broker."""
 
     def __init__(self, update: RosterUpdate, node: NodeId, children: set[Connection]) -> None:
@@ -31,8 +32,10 @@ class Wave:
         self.watchers: set[Connection] = set()
 
 
-class Waves:
+class Waves(State):
     """The updates that this broker has not acknowledged yet."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

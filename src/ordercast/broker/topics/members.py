@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.roster_book import FOR_EVER, touched
 from ordercast.broker.topics.clients import Client
@@ -10,6 +10,7 @@ from ordercast.broker.topics.topic import Coverage, Member, TopicNode, Waiting, 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import (
     Denied,
     Entries,
@@ -33,8 +34,10 @@ FENCED = "fenced"
 _ASK = ("topics", "ask")
 
 
-class Members:
+class Members(State):
     """The local members of every topic."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.topics.clients import Client
 from ordercast.broker.topics.topic import MOST_IN_PACKET, Coverage, TopicNode, packets_of
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Entries, Refused
 from ordercast.pubsub.publications import Publication, PublicationId, void
 from ordercast.pubsub.received import Received
@@ -55,8 +56,10 @@ class Outflow:
         self.plain, self.totals = [], []
 
 
-class Ordering:
+class Ordering(State):
     """The rules for one publication after another; batches are the unit of work."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t", "session_scope")
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

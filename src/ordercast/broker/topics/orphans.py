@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.place import Saved
 from ordercast.broker.roster_book import adopter, broker_of
@@ -19,6 +19,7 @@ from ordercast.broker.topics.ordering import Outflow
 from ordercast.broker.topics.topic import TopicNode
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary
 from ordercast.pubsub.topic_packets import TopicClose, TopicClosed
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ordercast.broker.topics.topics import Topics
 
 
-class Store:
+class Store(State):
     """What a node had that was not stable, and what of it the parent is known to hold."""
 
     def __init__(self, entries: list[Publication], upstream: Received) -> None:
@@ -41,8 +42,10 @@ class Store:
         return rest
 
 
-class Orphans:
+class Orphans(State):
     """What this broker holds of topics that it takes no part in any more, or not yet again."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics, saved: Saved | None) -> None:
         self.t = topics

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.topics.clients import Client
-from ordercast.broker.topics.topic import Coverage, TopicNode
+from ordercast.broker.topics.topic import Coverage, TopicNode, Vote
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Flow, StableReport, StableUpdate
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import BaseUpdate, StableVote
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 _COOLING = ("topics", "stability")
 
 
-class Stability:
+class Stability(State):
     """Votes go up, bases go down; at most one vote a topic in half a `stability_ms`."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics
@@ -37,7 +40,7 @@ class Stability:
     def voted(self, node: TopicNode, child: Connection, packet: StableVote) -> None:
         """ST1, from a child: replaces its last one."""
         if self.t.ordering.counts(packet.term):
-            node.votes[child] = (frozenset(packet.members), packet.vector)
+            node.votes[child] = Vote(frozenset(packet.members), packet.vector)
             self.changed(node)
 
     def changed(self, node: TopicNode) -> None:
@@ -58,16 +61,16 @@ class Stability:
         self.cooling = False
 
     def _vote(self, node: TopicNode) -> None:
-        members, vector = self._minimum(node)
+        vote = self._minimum(node)
         if self.t.overlay.is_root:
-            if self.t.overlay.decides and self._all_have_voted(node, members):
+            if self.t.overlay.decides and self._all_have_voted(node, vote.members):
                 self.t.gaps.close(node)
-                self.merge_base(node, node.have.vector() if vector is None else vector, None)
-        elif node.up_live and node.vote_sent != (members, vector):
-            node.vote_sent = (members, vector)
-            self.t.send_up(StableVote(node.topic, self.t.overlay.term, tuple(sorted(members)), vector))
+                self.merge_base(node, node.have.vector() if vote.vector is None else vote.vector, None)
+        elif node.up_live and node.vote_sent != vote:
+            node.vote_sent = vote
+            self.t.send_up(StableVote(node.topic, self.t.overlay.term, tuple(sorted(vote.members)), vote.vector))
 
-    def _minimum(self, node: TopicNode) -> tuple[Coverage, Vector | None]:
+    def _minimum(self, node: TopicNode) -> Vote:
         """The members that have voted, and what all of them have. Members that receive nothing hold nobody up."""
         voted: set[tuple[Origin, int]] = set()
         vectors: list[Vector] = []
@@ -77,11 +80,11 @@ class Stability:
                     continue
                 vectors.append(member.vector)
             voted.add((origin, member.epoch))
-        for members, vector in node.votes.values():
-            voted |= members
-            if vector is not None:
-                vectors.append(vector)
-        return frozenset(voted), _least(vectors)
+        for vote in node.votes.values():
+            voted |= vote.members
+            if vote.vector is not None:
+                vectors.append(vote.vector)
+        return Vote(frozenset(voted), _least(vectors))
 
     def _all_have_voted(self, node: TopicNode, members: Coverage) -> bool:
         """ST2: every live member of the roster, in the epoch that counts."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import ClassVar
 
 from ordercast.broker.topics.holding import Holding, Queues
 from ordercast.core.errors import InvariantError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
+from ordercast.core.state import State, Value, freeze
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Received, Summary, Vector
 
@@ -24,10 +26,8 @@ _ALWAYS_EXACT = 256
 """A log up to this length never keeps a stable entry."""
 
 
-class Member:
+class Member(State):
     """A confirmed local member. Without a connection: one that leaves, or this broker on behalf of orphans."""
-
-    __slots__ = ("acked", "connection", "epoch", "leaving", "receives", "vector")
 
     def __init__(self, connection: Connection | None, epoch: int, *, receives: bool) -> None:
         self.connection = connection
@@ -40,10 +40,8 @@ class Member:
         """The last acknowledgements that it was sent."""
 
 
-class Waiting:
+class Waiting(State):
     """A local client whose membership the root has not confirmed yet (M2)."""
-
-    __slots__ = ("base", "complete", "connection", "epoch", "have", "heard_ns", "receives", "resumed")
 
     def __init__(self, connection: Connection | None, epoch: int, *, receives: bool) -> None:
         self.connection = connection
@@ -58,8 +56,25 @@ class Waiting:
         """Its whole history is here: only then is the root asked to confirm it."""
 
 
-class TopicNode:
+class Vote(Value):
+    """ST1: members that have voted, and what all of them have. No vector: none of them holds anybody up."""
+
+    __slots__ = ("members", "vector")
+
+    def __init__(self, members: Coverage, vector: Vector | None) -> None:
+        self.members = members
+        self.vector = vector
+
+    def frozen(self) -> Hashable:
+        return self.members, freeze(self.vector)
+
+
+class TopicNode(State):
     """The state of one topic. `have` and `log` agree: everything received is at or below the base, or in the log."""
+
+    constant: ClassVar[tuple[str, ...]] = ("topic", "by_key")
+    derived: ClassVar[tuple[str, ...]] = ("version",)
+    ordered: ClassVar[tuple[str, ...]] = ("pend", "recheck")
 
     def __init__(self, topic: Topic, *, by_key: bool = False) -> None:
         self.topic = topic
@@ -96,7 +111,7 @@ class TopicNode:
         self.hold = Holding(by_key=self.by_key)
         self._reached: dict[tuple[Origin, bool], int] = {}
         self.clear_reports()
-        self.votes: dict[Connection, tuple[Coverage, Vector | None]] = {}
+        self.votes: dict[Connection, Vote] = {}
         self.holders: dict[Connection, list[Received]] = {}
         """Per link and level: what is held by at least level + 1 brokers beyond it."""
         self.interest: dict[Connection, set[Origin]] = {}
@@ -117,7 +132,7 @@ class TopicNode:
         self.member_reports: dict[Connection, Coverage] = {}
         self.member_sent: Coverage | None = None
         self.votes = {}
-        self.vote_sent: tuple[Coverage, Vector | None] | None = None
+        self.vote_sent: Vote | None = None
         self.recheck: dict[PublicationId, None] = {}
         self.recheck_all = True
 

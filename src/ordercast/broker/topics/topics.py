@@ -30,6 +30,7 @@ from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, Wires
+from ordercast.core.state import State
 from ordercast.pubsub import client_packets as c
 from ordercast.pubsub import topic_packets as t
 from ordercast.pubsub.settings import BrokerSettings
@@ -37,8 +38,19 @@ from ordercast.pubsub.settings import BrokerSettings
 Handler = Callable[[Connection, Any], None]
 
 
-class Topics:
+class Topics(State):
     """Implements `TopicsPort`. Its parts are made from the class attributes, so that a test can replace one."""
+
+    constant: ClassVar[tuple[str, ...]] = (
+        "place",
+        "settings",
+        "wires",
+        "overlay",
+        "ledger",
+        "_of_clients",
+        "_of_links",
+    )
+    derived: ClassVar[tuple[str, ...]] = ("_checked",)
 
     ordering_type: ClassVar[type[Ordering]] = Ordering
     channels_type: ClassVar[type[Channels]] = Channels
@@ -293,7 +305,7 @@ class Topics:
                 self.authority.roll_call(node)
             else:
                 self.members.report(node)
-        if self.overlay.is_root and not node.receivers and all(vote[1] is None for vote in node.votes.values()):
+        if self.overlay.is_root and not node.receivers and all(vote.vector is None for vote in node.votes.values()):
             self.stability.changed(node)
 
     # Dispatch

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.topics.clients import Client
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Denied, TopicsFound, Unwatch, Watch
 from ordercast.pubsub.filters import check_filter, matches
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from ordercast.broker.topics.topics import Topics
 
 
-class Watching:
+class Watching(State):
     """Tells local clients of matching topics, now and when the roster learns a new one."""
+
+    constant: ClassVar[tuple[str, ...]] = ("t",)
 
     def __init__(self, topics: Topics) -> None:
         self.t = topics

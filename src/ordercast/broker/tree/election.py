@@ -6,20 +6,23 @@ With them it needs more than half of the directory, and no broker gives its word
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.ports import Term
 from ordercast.broker.tree.tree_state import MS, NOBODY, better
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import NewTerm, Rank, RootAnnounce, RootElection, RootElectionReply
 
 if TYPE_CHECKING:
     from ordercast.broker.tree.tree import Overlay
 
 
-class Election:
+class Election(State):
     """The promise that this broker has given, and the election that it runs."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
 
     def __init__(self, overlay: Overlay, number: int) -> None:
         self.overlay = overlay

@@ -8,11 +8,12 @@ brokers that may claim the root therefore know each other, or a majority of one 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.tree.tree_state import NOBODY
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import (
     Bye,
     Change,
@@ -45,8 +46,10 @@ def _from_memory(configured: dict[NodeId, str], known: dict[NodeId, str]) -> dic
     return {node: Change(node, known.get(node, ""), _LONG_AGO) for node in sorted([*joined, *left])}
 
 
-class Joining:
+class Joining(State):
     """The changes of the directory, and at the root who has recorded them."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

@@ -8,12 +8,13 @@ election never decides at the same time as an old one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.ports import Term
 from ordercast.broker.tree.tree_state import MS, NO_TERM
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Ping
 from ordercast.pubsub.overlay_packets import LeaseAck, NewTerm
 
@@ -24,8 +25,10 @@ _BEATS = 3
 """A lease lasts so many beats."""
 
 
-class Lease:
+class Lease(State):
     """Beats, answers and what follows from them. Idle unless partitions are possible."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay", "active", "length_ns")
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.tree.tree_state import MS
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer
+from ordercast.core.state import State
 
 if TYPE_CHECKING:
     from ordercast.broker.tree.tree import Overlay
 
 
-class Neighbours:
+class Neighbours(State):
     """Connections to brokers and clients. A link is one of them that parent and child have agreed on."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
+    ordered: ClassVar[tuple[str, ...]] = ("peers", "dialing")
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import BrokerDown, BrokerUp
 
 if TYPE_CHECKING:
     from ordercast.broker.tree.tree import Overlay
 
 
-class Notices:
+class Notices(State):
     """What this broker tells others about third ones, and believes of what they tell."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ordercast.broker.tree.tree_state import NOBODY
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import Bye, ParentRequest, ParentResponse, Rank, RootCheck, RootCheckReply
 
 if TYPE_CHECKING:
@@ -20,8 +21,10 @@ class Asked(NamedTuple):
     break_degree: bool
 
 
-class Host:
+class Host(State):
     """The children, and those who want to be."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

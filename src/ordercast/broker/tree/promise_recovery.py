@@ -10,19 +10,22 @@ has had a lease's time to make itself known. A broker with a data directory reme
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.tree.tree_state import MS
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import Recall, Recalled
 
 if TYPE_CHECKING:
     from ordercast.broker.tree.tree import Overlay
 
 
-class Recollection:
+class Recollection(State):
     """Who has told what it remembers."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
 
     def __init__(self, overlay: Overlay, *, remembers: bool) -> None:
         self.overlay = overlay

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.tree.tree_state import MS
 from ordercast.core.ids import NodeId
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Ping, Pong
 
 if TYPE_CHECKING:
@@ -16,8 +17,10 @@ _SMOOTHING = 0.125
 """The weight of the newest round trip."""
 
 
-class Pulse:
+class Pulse(State):
     """Measures only when the order of candidates depends on it."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ordercast.broker.tree.candidates import in_order
 from ordercast.broker.tree.tree_state import MS, NOBODY, better
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import Bye, Handover, ParentRequest, ParentResponse, Rank
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ class Candidate(NamedTuple):
     address: str
 
 
-class Seeker:
+class Seeker(State):
     """The state of a SEEKING broker's search."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
+    ordered: ClassVar[tuple[str, ...]] = ("_results",)
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ordercast.broker.packet_checks import check
 from ordercast.broker.place import Ledger, Place, Saved
@@ -58,7 +58,8 @@ Handler = Callable[[Connection, NodeId, Any], None]
 class Overlay(Standing):
     """Who is next to whom. Everything that happens to a broker's connections passes through here."""
 
-    packets: tuple[type[Packet], ...] = (*OVERLAY_PACKETS, Attach, Ping, Pong)
+    constant: ClassVar[tuple[str, ...]] = (*Standing.constant, "topics", "_handlers", "_timers")
+    packets: ClassVar[tuple[type[Packet], ...]] = (*OVERLAY_PACKETS, Attach, Ping, Pong)
 
     def __init__(
         self, place: Place, settings: BrokerSettings, wires: Wires, ledger: Ledger, saved: Saved | None

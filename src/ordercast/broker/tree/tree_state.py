@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import ClassVar
 
 from ordercast.broker.place import Ledger, Place, Saved
 from ordercast.broker.ports import Term, TopicsPort
 from ordercast.core.chance import mix, salt, unit
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection, Peer, Wires
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Neighbour
 from ordercast.pubsub.overlay_packets import Rank
 from ordercast.pubsub.settings import BrokerSettings
@@ -33,8 +35,10 @@ def better(rank: Rank, other: Rank) -> bool:
     return (rank[0], natural(rank[1])) < (other[0], natural(other[1]))
 
 
-class Standing:
+class Standing(State):
     """Role, term, neighbours, and who is believed to be where."""
+
+    constant: ClassVar[tuple[str, ...]] = ("place", "settings", "wires", "ledger", "node", "life", "primary", "_salt")
 
     topics: TopicsPort
 

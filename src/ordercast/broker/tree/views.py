@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
+from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Neighbour, View
 from ordercast.pubsub.overlay_packets import About, TreeView
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 _NOTHING = About((), 0, "")
 
 
-class Views:
+class Views(State):
     """Snapshots, sent whenever they differ from the last one."""
+
+    constant: ClassVar[tuple[str, ...]] = ("overlay",)
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay
