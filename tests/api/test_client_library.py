@@ -260,7 +260,7 @@ async def _trickle(client: ordercast.Client, count: int) -> None:
 
 def test_a_wrong_token_is_said_at_once() -> None:
     async def main() -> None:
-        async with cluster(brokers=1, client_token="right") as brokers:
+        async with cluster(brokers=1, client_token="right", peer_token="p") as brokers:
             with pytest.raises(ordercast.ConnectError, match=rf"cannot connect to {brokers.address}: .*token"):
                 await ordercast.connect(brokers.address, token="wrong", timeout=20)
             async with ordercast.connect(brokers.address, token="right"):
@@ -281,7 +281,7 @@ def test_rights_are_enforced_with_a_word() -> None:
     async def main() -> None:
         eve_may = User(name="eve", token="t", publish=("open.>",), subscribe=("open.>",))
         async with (
-            cluster(brokers=1, user=(eve_may,)) as brokers,
+            cluster(brokers=1, user=(eve_may,), peer_token="p") as brokers,
             ordercast.connect(brokers.address, "eve", token="t") as eve,
         ):
             with pytest.raises(ordercast.SubscribeDenied, match=r"secret: .*no right"):

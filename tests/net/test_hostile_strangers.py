@@ -6,10 +6,11 @@ import asyncio
 import logging
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from ordercast.core.errors import PeerError
+from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.process import Connection, Rights
 from ordercast.net.wire.credentials import Credentials, User
 from ordercast.net.wire.frames import OVERHEAD_BYTES
@@ -300,6 +301,34 @@ def test_users_have_their_own_tokens_names_and_rights() -> None:
             assert eve.scribe.ends == [(False, "refuses: does not know the token")]
 
     run_async(main)
+
+
+@pytest.mark.parametrize(
+    ("client", "complaint"),
+    [
+        ("shop-admin", "it belongs to another user"),
+        ("shop-window", "it must be 'shop' or begin with 'shop.'"),
+        ("shopkeeper", "it must be 'shop' or begin with 'shop.'"),
+        ("shop.admin", "it belongs to another user"),
+        ("shop.admin.desk", "it belongs to another user"),
+    ],
+)
+def test_no_user_takes_the_name_of_another_whose_name_begins_alike(client: str, complaint: str) -> None:
+    known = Credentials(
+        peer_token="p", users=(User(name="shop", token="s"), User(name="shop-admin", token="x"),
+        User(name="shop.admin", token="y")),
+    )  # fmt: skip
+    assert known.rights_of("shop", "shop.till") == Rights()
+    assert known.rights_of("shop.admin", "shop.admin.desk") == Rights()
+    with pytest.raises(PeerError) as refused:
+        known.rights_of("shop", client)
+    assert complaint in refused.value.reason
+
+
+@pytest.mark.parametrize("clients", [{"client_token": "c"}, {"users": (User(name="ann", token="a"),)}])
+def test_where_clients_have_tokens_nobody_is_a_broker_without_one(clients: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="peer_token: needed where clients have tokens"):
+        Credentials(**clients).check_listen("127.0.0.1")
 
 
 def test_what_the_machine_objects_to_ends_that_connection_only(log: LogLines) -> None:

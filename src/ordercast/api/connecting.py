@@ -172,7 +172,7 @@ def _identity(options: Options, ledger: SqliteLedger | None) -> tuple[str, int, 
 
 
 def _made_up(options: Options) -> str:
-    return f"{options.user or 'client'}-{secrets.token_hex(_ID_BYTES)}"
+    return f"{f'{options.user}.' if options.user else 'client-'}{secrets.token_hex(_ID_BYTES)}"
 
 
 def _journal(options: Options, client: str, session: int, kept: Saved | None) -> Journal | None:

@@ -23,7 +23,7 @@ ASKING = "asking"
 
 
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Clients that present this name and token. Their ids are the name, or begin with it and a dot or a dash."""
+    """Clients that present this name and token. Their ids are the name, or the name, a dot and anything more."""
 
     name: str
     token: str
@@ -34,8 +34,8 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def rights(self) -> Rights:
         return Rights(self.publish, self.subscribe)
 
-    def may_call_itself(self, client: str) -> bool:
-        return client == self.name or client.startswith((f"{self.name}.", f"{self.name}-"))
+    def owns(self, client: str) -> bool:
+        return client == self.name or client.startswith(f"{self.name}.")
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -114,6 +114,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     def check_listen(self, host: str) -> None:
         """Only those who ask for proof from everybody may be reached from other machines."""
         if is_loopback(host):
+            if not self.peer_token and (self.users or self.client_token):
+                raise UsageError("peer_token: needed where clients have tokens; without it anyone connects as a broker")
             return
         if not self.peer_token:
             raise UsageError(f"peer_token: needed to listen on {host}, which is not a loopback address")
@@ -137,8 +139,13 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         if not self.users:
             return Rights()
         found = self._user(user, client)
-        if not found.may_call_itself(client):
-            raise PeerError(client, f"is not a client id of user {user!r}: it must be {user!r} or begin with '{user}.'")
+        # Of two users whose names both fit, `shop` and `shop.admin`, the longer one owns the id.
+        owner = max(
+            (other for other in self.users if other.owns(client)), key=lambda other: len(other.name), default=None
+        )
+        if owner is not found:
+            why = f"it must be {user!r} or begin with '{user}.'" if owner is None else "it belongs to another user"
+            raise PeerError(client, f"is not a client id of user {user!r}: {why}")
         return found.rights
 
     def _user(self, name: str, peer: str) -> User:
