@@ -12,6 +12,7 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.net.brokers.admin import Admin
+from ordercast.net.brokers.admin_client import ask
 from ordercast.net.wire.credentials import split_address
 from tests.support.loop import run_async
 from tests.support.wires import Process, running
@@ -66,7 +67,7 @@ async def request(admin: Admin, data: bytes) -> tuple[int, str]:
 
 
 async def get(admin: Admin, target: str) -> tuple[int, str]:
-    return await request(admin, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return await request(admin, f"GET {target} HTTP/1.1\r\nHost: localhost:80\r\n\r\n".encode())
 
 
 @pytest.mark.parametrize(
@@ -153,5 +154,62 @@ def test_a_port_in_use_names_the_field() -> None:
             async with running(process):
                 with pytest.raises(UsageError, match=r"^admin: .*: Address already in use$"):
                     await Admin(process.host, Broker()).start(admin.address)
+
+    run_async(main)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1:7100", 200), ("localhost", 200), ("[::1]:80", 200), ("evil.example:7100", 403), ("10.0.0.1", 403)],
+)
+def test_a_web_page_that_resolves_its_own_name_to_this_machine_is_refused(host: str, status: int) -> None:
+    async def main() -> None:
+        async with administered() as (admin, _):
+            found, _ = await request(admin, f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert found == status
+
+    run_async(main)
+
+
+def test_with_a_token_nothing_is_said_to_who_does_not_know_it() -> None:
+    async def main() -> None:
+        process = Process("b1")
+        async with running(process):
+            admin = Admin(process.host, Broker(), token="secret")
+            await admin.start("127.0.0.1:0")
+            try:
+                line = "GET /status HTTP/1.1\r\nHost: evil.example\r\n"
+                assert (await request(admin, f"{line}\r\n".encode()))[0] == 401
+                assert (await request(admin, f"{line}Authorization: Bearer x\r\n\r\n".encode()))[0] == 401
+                assert (await request(admin, f"{line}authorization: Bearer secret\r\n\r\n".encode()))[0] == 200
+                asked = asyncio.get_running_loop().run_in_executor(None, ask, admin.address, "/status", "secret")
+                assert (await asked)["id"] == "b1"
+                wrong = asyncio.get_running_loop().run_in_executor(None, ask, admin.address, "/status", "wrong")
+                with pytest.raises(UsageError, match=r"admin_token: .* asks for another one"):
+                    await wrong
+            finally:
+                await admin.stop()
+
+    run_async(main)
+
+
+def test_without_a_token_the_port_is_on_loopback_only() -> None:
+    async def main() -> None:
+        process = Process("b1")
+        async with running(process):
+            with pytest.raises(UsageError, match=r"^admin_token: needed for an admin port at 0\.0\.0\.0:0"):
+                await Admin(process.host, Broker()).start("0.0.0.0:0")
+
+    run_async(main)
+
+
+def test_silent_connections_do_not_keep_others_from_being_answered() -> None:
+    async def main() -> None:
+        async with administered() as (admin, _):
+            host, port = split_address(admin.address)
+            silent = [await asyncio.open_connection(host, port) for _ in range(200)]
+            assert (await get(admin, "/healthz"))[0] == 200
+            for _, writer in silent:
+                writer.close()
 
     run_async(main)

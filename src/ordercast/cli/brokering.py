@@ -159,6 +159,7 @@ def explain(
     message: Annotated[str, typer.Argument(help="Message id, such as ann/accounts.PT#7.", metavar="MSG")],
     cluster: ClusterOption = None,
     admin: Annotated[list[str] | None, typer.Option(help="HOST:PORT of a broker's admin port. Repeatable.")] = None,
+    token: Annotated[str, typer.Option(envvar="ORDERCAST_ADMIN_TOKEN", help="Token of the admin ports.")] = "",
     json: Json = False,
 ) -> None:
     """Where a message is at every broker, and what it waits for there.
@@ -168,8 +169,9 @@ def explain(
     from ordercast.net.brokers import admin_client
 
     answers: list[dict[str, Any]] = []
-    for name, address in _admin_ports(cluster, admin or []):
-        told = admin_client.explain(address, message) if address else None
+    ports, known = _admin_ports(cluster, admin or [])
+    for name, address in ports:
+        told = admin_client.explain(address, message, token or known) if address else None
         answers.append(told if told is not None else {"broker": name, "msg": message, "state": "no answer"})
     if json:
         print_json(answers)
@@ -183,12 +185,14 @@ def explain(
     console().print(table)
 
 
-def _admin_ports(cluster: Path | None, admin: list[str]) -> list[tuple[str, str]]:
+def _admin_ports(cluster: Path | None, admin: list[str]) -> tuple[list[tuple[str, str]], str]:
+    """Name and admin port of each broker, and the token that the cluster's file knows."""
     if admin:
-        return [(address, address) for address in admin]
+        return [(address, address) for address in admin], ""
     found = _find(cluster)
     running = {entry.id: found.process(entry.id) for entry in found.config.broker}
-    return [(name, process.admin if process is not None else "") for name, process in running.items()]
+    ports = [(name, process.admin if process is not None else "") for name, process in running.items()]
+    return ports, found.config.admin_token
 
 
 def _find(cluster: Path | None) -> Cluster:

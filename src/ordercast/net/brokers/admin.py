@@ -4,11 +4,16 @@ GET /healthz           200 if the broker is in a tree and can do its work, 503 a
 GET /metrics           Prometheus text
 GET /status            JSON: the tree and the topics as this broker sees them
 GET /explain?msg=ID    JSON: where the publication is here, and what it waits for
+
+With a token every request must carry it (`Authorization: Bearer TOKEN`). Without one the port is for this machine only:
+it listens on loopback and refuses requests that were addressed to another host, as those of a web page are that had its
+own name resolved to this machine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -19,11 +24,15 @@ from ordercast.core.errors import UsageError
 from ordercast.net.brokers.ledger import BrokerLedger
 from ordercast.net.host import ProcessHost
 from ordercast.net.turn_ports import address_of, listening
+from ordercast.net.wire.credentials import is_loopback, split_address
 
 _LONGEST_REQUEST = 8192
 _PATIENCE_S = 5.0
 _MOST_CONNECTIONS = 64
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_REASONS = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    503: "Service Unavailable",
+}  # fmt: skip
 _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -59,15 +68,21 @@ Answer = tuple[int, str, bytes]
 class Admin:
     """Serves one broker. Requests are answered between its turns, so every answer is one consistent state."""
 
-    def __init__(self, host: ProcessHost, broker: Administered, ledger: BrokerLedger | None = None) -> None:
+    def __init__(
+        self, host: ProcessHost, broker: Administered, ledger: BrokerLedger | None = None, *, token: str = ""
+    ) -> None:
         self.address = ""
         self._host = host
         self._broker = broker
         self._ledger = ledger
+        self._token = token
         self._server: asyncio.Server | None = None
-        self._busy: set[asyncio.Task[None]] = set()
+        self._busy: dict[asyncio.Task[None], None] = {}
+        """Requests that are being read or answered, the oldest first."""
 
     async def start(self, address: str) -> None:
+        if not self._token and not is_loopback(split_address(address, "admin")[0]):
+            raise UsageError(f"admin_token: needed for an admin port at {address}, which is not a loopback address")
         try:
             door = listening(address)
         except UsageError as error:
@@ -156,16 +171,17 @@ class Admin:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._busy.add(task)
+        self._busy[task] = None
+        if len(self._busy) > _MOST_CONNECTIONS:
+            next(iter(self._busy)).cancel()  # Whoever says nothing for longest makes room for who has something to ask.
         try:
-            if len(self._busy) <= _MOST_CONNECTIONS:
-                async with asyncio.timeout(_PATIENCE_S):
-                    writer.write(_response(*await self._handle(reader)))
-                    await writer.drain()
+            async with asyncio.timeout(_PATIENCE_S):
+                writer.write(_response(*await self._handle(reader)))
+                await writer.drain()
         except (OSError, asyncio.CancelledError):  # TimeoutError is an OSError.
             pass
         finally:
-            self._busy.discard(task)
+            self._busy.pop(task, None)
             writer.close()
 
     async def _handle(self, reader: asyncio.StreamReader) -> Answer:
@@ -175,14 +191,38 @@ class Admin:
             return 400, _TEXT, b"the request is too long\n"
         except asyncio.IncompleteReadError:
             return 400, _TEXT, b"the request is not complete\n"
-        method, _, rest = request.partition(b"\r\n")[0].decode("ascii", "replace").partition(" ")
+        line, *headers = request.decode("ascii", "replace").splitlines()
+        method, _, rest = line.partition(" ")
         target = rest.rpartition(" ")[0]
+        refused = self._refusal(_fields(headers))
+        if refused is not None:
+            return refused
         if method != "GET":
             return 405, _TEXT, b"only GET\n"
         try:
             return self.answer(target)
         except (UsageError, ValueError) as error:
             return 400, _TEXT, f"{error}\n".encode()
+
+    def _refusal(self, fields: Mapping[str, str]) -> Answer | None:
+        if self._token:
+            said = fields.get("authorization", "").removeprefix("Bearer ")
+            if not hmac.compare_digest(said.encode(), self._token.encode()):
+                return 401, _TEXT, b"admin_token: needed as Authorization: Bearer TOKEN\n"
+        elif not _names_loopback(fields.get("host", "")):
+            return 403, _TEXT, b"this port answers requests to a loopback address only\n"
+        return None
+
+
+def _fields(headers: list[str]) -> dict[str, str]:
+    pairs = (header.partition(":") for header in headers)
+    return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
+
+
+def _names_loopback(host: str) -> bool:
+    """Whether a request says that it was sent to this machine; one that does not say it comes from no browser."""
+    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
+    return not host or is_loopback(name.lower())
 
 
 def _json(value: Any) -> Answer:

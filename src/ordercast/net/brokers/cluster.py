@@ -255,7 +255,7 @@ class Cluster:
         process = self.process(entry.id)
         if process is None:
             return BrokerState(id=entry.id, state="down", address=entry.address)
-        told = ask(process.admin, "/status")
+        told = ask(process.admin, "/status", self.config.admin_token)
         if told is None:
             state, problem = "stalled", "does not answer"
         else:

@@ -70,6 +70,8 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     limits: WireSettings = WireSettings()
     peer_token: str = ""
     client_token: str = ""
+    admin_token: str = ""
+    """What requests to an admin port must carry; needed where that port is not on loopback."""
     user: tuple[User, ...] = ()
     tls: Tls | None = None
     data: str = ""

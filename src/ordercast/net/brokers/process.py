@@ -112,7 +112,7 @@ class BrokerProcess:
         self.host.term = lambda: self.broker.overlay.term[0]
         await self.host.start(door)
         if launch.admin:
-            self.admin = Admin(self.host, self.broker, self._ledger)
+            self.admin = Admin(self.host, self.broker, self._ledger, token=cluster.admin_token)
             await self.admin.start(launch.admin)
         if self._ledger is not None and cluster.fsync == "interval":
             self._plan_sync()
