@@ -148,6 +148,31 @@ def test_a_filter_takes_in_topics_that_are_there_and_topics_that_come(runtime: s
 
 
 @both_runtimes
+def test_who_follows_a_filter_and_publishes_on_a_new_topic_misses_nothing_there(runtime: str, tmp_path: Path) -> None:
+    """Its own publication makes it a member far earlier than it hears of the topic, which it has asked to receive."""
+    cast = {
+        "ann": Cast("b1", ("a.>",), link_ms=100),
+        "bob": Cast("b2", ("a.>",)),
+        "cho": Cast("b0", ("b.>",), tuple(f"a.{i}" for i in range(4))),
+    }
+
+    async def promise(stage: Stage) -> None:
+        await stage.join("ann", "bob", "cho")
+        sent: list[str] = []
+        for i in range(4):
+            for _ in range(30):  # Before, while and after the topic becomes known to all.
+                sent.append(stage.publish("bob", f"a.{i}"))
+                sent.append(stage.publish("cho", f"a.{i}"))
+                if len(sent) % 60 == 2:
+                    sent.append(stage.publish("ann", f"a.{i}"))
+                await stage.wait(0.02)
+        await stage.all_have(sent, "ann", "bob")
+        assert not stage.got["cho"]
+
+    keep(runtime, tmp_path, promise, cast=cast, stability_ms=20)
+
+
+@both_runtimes
 def test_who_only_publishes_gets_nothing_and_reaches_everybody(runtime: str, tmp_path: Path) -> None:
     cast = {**THREE, "pub": Cast("b2", (), ("t",))}
 

@@ -62,6 +62,7 @@ class Draft:
         self.silence: Any = {"kind": "uniform", "low_ms": 300, "high_ms": 2000}
         self.keys = dice.pick([1, 3, 10, 40])
         self.mix: Raw = dict(MIX)
+        self.links: list[Raw] = []
         self.faults: list[Raw] = []
         self.joins: list[str] = []
 
@@ -127,6 +128,7 @@ class Draft:
                 "drain_ms": 240_000.0,
                 "options": self.options,
                 "link": {"latency_ms": self.latency},
+                "links": self.links,
                 "overlay": {
                     "kind": "broker-tree",
                     "parents": self.parents,
@@ -263,6 +265,24 @@ def client_leaves(draft: Draft) -> None:
 def publish_only(draft: Draft) -> None:
     draft.clients["pub"] = {"edge": draft.dice.pick(draft.brokers), "publishes": draft.clients["c0"]["topics"]}
     draft.broker_crashes(back=0.3)
+
+
+@family
+def filters(draft: Draft) -> None:
+    """Most follow filters, and publish on topics that are not there before; some are far away from their edges."""
+    dice = draft.dice
+    draft.latency = {"kind": "uniform", "low_ms": 1, "high_ms": dice.pick([2, 10, 100])}
+    new = [f"new.{i}.{j}" for i in range(2) for j in range(1 + dice.below(2))]
+    for name, client in draft.clients.items():
+        following = name == "c0" or dice.chance(0.7)
+        topics = [] if following else dice.sample(new, 1 + dice.below(2))
+        writing = [topic for topic in dice.sample(new, 1 + dice.below(len(new))) if topic not in topics]
+        draft.clients[name] = {"edge": client["edge"], "topics": topics, "publishes": writing}
+        if following:
+            draft.clients[name]["filters"] = dice.sample([">", "new.>", "new.*.0", "new.0.*"], 1 + dice.below(2))
+        if dice.chance(0.5):
+            draft.links.append({"between": [name, client["edge"]], "latency_ms": 100})
+    draft.clients["c0"]["filters"] = ["new.>"]
 
 
 @family

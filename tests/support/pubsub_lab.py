@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ordercast.broker.node import Broker
 from ordercast.core.ids import NodeId, Topic
+from ordercast.pubsub.filters import matches
 from ordercast.scenario.model import Scenario
 from ordercast.sim.catalogue import BROKER
 from ordercast.sim.connections import Life
@@ -146,6 +147,44 @@ class SafeBook:
         return lost
 
 
+class FilterBook:
+    """Whoever follows a filter must be given everything that is published on its topics once the overlay knows it."""
+
+    def __init__(self, world: PubsubWorld) -> None:
+        self.world = world
+        self.since: dict[tuple[NodeId, str, int], int] = {}
+        """When which session of a client was told that its filter is known."""
+        self.delivered: dict[NodeId, set[str]] = {name: set() for name in world.clients}
+        world.filter_watchers.append(self._follows)
+        world.delivery_watchers.append(lambda client, entry: self.delivered[client.node].add(entry.id))
+
+    def _follows(self, client: SimClient, pattern: str, _topics: tuple[Topic, ...]) -> None:
+        self.since.setdefault((client.node, pattern, client.session), self.world.clock.now)
+
+    def missed(self, rows: list[tuple[Any, ...]]) -> list[str]:
+        """What others have, or will have, and a follower that is still there was never given."""
+        published = [row for row in rows if row[_KIND] == "publish" and self._counts(row[_MSG])]
+        return [
+            f"missed by {name}, who follows {pattern}: {row[_MSG]}"
+            for (name, pattern, session), since in self.since.items()
+            if self._is_there(name, session)
+            for row in published
+            if row[_TIME] > since and matches(pattern, _topic_of(row[_MSG])) and row[_MSG] not in self.delivered[name]
+        ]
+
+    def _is_there(self, name: NodeId, session: int) -> bool:
+        client = self.world.clients[name]
+        return client.alive and client.session == session
+
+    def _counts(self, message: str) -> bool:
+        """Whether anybody was given it; what a dead publisher could not get rid of is owed to nobody."""
+        return any(message in given for given in self.delivered.values())
+
+
+def _topic_of(message: str) -> Topic:
+    return Topic(message.partition("/")[2].rpartition("#")[0])
+
+
 def run_pubsub(
     scenario: Scenario, seed: int | None = None, parts: Parts | None = None, *, topics: bool = True, judge: bool = True
 ) -> Finding:
@@ -156,6 +195,7 @@ def run_pubsub(
     world = build_world(scenario, BROKER, seed, recorder, parts)
     watch = Watch(world, topics=topics)
     safe = SafeBook(world)
+    filters = FilterBook(world)
     events, drained = live(world)
     manifest = manifest_of(world, scenario.name, drained=drained)
     recorder.finish(manifest)
@@ -167,6 +207,7 @@ def run_pubsub(
     problems += _fenced(world)
     if _crashed_brokers(world) < world.settings.safe_copies and drained:
         problems += [f"lost although it was safe: {message}" for message in safe.lost()[:3]]
+    problems += filters.missed(writer.rows)[:3]
     verdict = _verdict(writer, manifest) if judge else None
     if verdict is not None:
         problems += _complaints(verdict, drained=drained)

@@ -21,11 +21,13 @@ NEW = "b9"
 
 @dataclass(frozen=True)
 class Cast:
-    """Where a client begins, what it reads (topics or filters), and what else it publishes on."""
+    """Where a client begins, what it reads (topics or filters), what else it publishes on, and how far away it is."""
 
     edge: str
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    link_ms: float = 0.1
+    """One way, between it and any broker."""
 
 
 class Stage(ABC):

@@ -39,6 +39,7 @@ class SimStage(Stage):
                 "edge": c.edge,
                 "topics": [topic for topic in c.reads if not is_filter(topic)],
                 "publishes": [topic for topic in topics if topic not in c.reads],
+                "filters": [pattern for pattern in c.reads if is_filter(pattern)],
             }
             for name, c in self.cast.items()
         }
@@ -48,7 +49,7 @@ class SimStage(Stage):
                 "options": msgspec.to_builtins(self.settings),
                 "link": {"latency_ms": {"kind": "uniform", "low_ms": 1, "high_ms": 10}},
                 # Clients are near their brokers: an acknowledgement is faster than what it is about.
-                "links": [{"between": [name, c.edge], "latency_ms": 0.1} for name, c in self.cast.items()],
+                "links": [{"between": [name, c.edge], "latency_ms": c.link_ms} for name, c in self.cast.items()],
                 "overlay": {
                     "kind": "broker-tree", "parents": {**self.parents, NEW: "b0"}, "clients": clients,
                     "detection_ms": {"kind": "uniform", "low_ms": 1, "high_ms": 50}, "silence_ms": 700,
@@ -96,8 +97,6 @@ class SimStage(Stage):
         machine = client.machine
         assert machine is not None
         filters = [pattern for pattern in self.cast[name].reads if is_filter(pattern)]
-        for pattern in filters:
-            self.world.processes.act(client.node, machine.watch, pattern)
         await self.until(lambda: found == filters, f"{name} watches {filters}")
         await self.until(
             lambda: all(m.phase == LIVE for m in machine.topics.values()), f"{name} is confirmed as a member"

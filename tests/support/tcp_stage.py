@@ -29,10 +29,14 @@ from tests.support.pubsub_stage import NEW, Stage
 class Border(Proxy):
     """A proxy that knows who dials, and lets nothing through between two sides."""
 
-    def __init__(self, target: tuple[str, int], broker: str, separated: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self, target: tuple[str, int], broker: str, separated: Callable[[str, str], bool],
+        delay_s: Callable[[str], float],
+    ) -> None:  # fmt: skip
         super().__init__(target)
         self.broker = broker
         self.separated = separated
+        self.delay_s = delay_s
         self.ways: dict[asyncio.Task[None], tuple[str, Way, Way]] = {}
 
     def look(self) -> None:
@@ -48,6 +52,7 @@ class Border(Proxy):
         assert task is not None
         try:
             dialer, first = await _who(near[0])
+            there.delay_s = back.delay_s = self.delay_s(dialer)
             self.ways[task] = (dialer, there, back)
             self.look()
             await there.flowing.wait()
@@ -113,7 +118,7 @@ class TcpStage(Stage):
         entries = []
         for name, door in doors.items():
             listen = address_of(door)
-            border = Border(split_address(listen), name, self._separated)
+            border = Border(split_address(listen), name, self._separated, self._delay_s)
             self.borders.append(border)
             advertise = join_address(*await border.start())
             entries.append(BrokerEntry(id=name, listen=listen, advertise=advertise, parent=self.parents.get(name, "")))
@@ -133,6 +138,9 @@ class TcpStage(Stage):
         await self.cluster.close()
         for border in self.borders:
             await border.close()
+
+    def _delay_s(self, dialer: str) -> float:
+        return self.cast[dialer].link_ms / 1000 if dialer in self.cast else 0.0
 
     def _separated(self, one: str, other: str) -> bool:
         return (one in self._side) != (other in self._side)

@@ -30,11 +30,18 @@ class Joining(State):
             membership = session.topics[topic] = Membership(topic, session.origin)
         membership.wants = receives
         session.ledger.member(topic, receives, granted=membership.receiving)
-        # An upgrade waits for the Live of what was asked before: two grants under way could not be told apart.
-        upgrade = membership.phase == LIVE and receives and not membership.asked_to_receive
-        if session.edge.attached and (membership.phase == OUT or upgrade):
+        if session.edge.attached and membership.phase == OUT:
             self._ask(membership)
+        elif receives and not membership.asked_to_receive:
+            self._ask_for_more(membership)
         return membership
+
+    def _ask_for_more(self, membership: Membership) -> None:
+        """Who only published wants to receive too: at once, or others may say something before it is confirmed."""
+        if membership.phase == ASKED:
+            membership.asked_to_receive = True  # Its Resume says so.
+        elif membership.phase in (RESUMED, GRANTED, LIVE):
+            self._ask(membership)
 
     def resume_all(self) -> None:
         """A new edge knows nothing of this client yet."""
@@ -85,6 +92,8 @@ class Joining(State):
         membership = session.topics.get(packet.topic)
         if membership is None or membership.phase != RESUMED:
             return
+        if membership.asked_to_receive and not packet.receives:
+            return  # Of what was asked before.
         membership.phase = GRANTED
         if membership.wants is True and membership.asked_to_receive and not membership.receiving:
             membership.receiving = True
@@ -100,9 +109,6 @@ class Joining(State):
             return
         membership.phase = LIVE
         session.edge.granted()
-        if membership.wants is True and not membership.asked_to_receive:
-            self._ask(membership)
-            return
         membership.republish()
         session.unsent.add(packet.topic)
         self.stability.report_soon(membership)

@@ -23,6 +23,7 @@ from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
 from ordercast.pubsub import client_packets as wire
+from ordercast.pubsub.filters import allows
 from ordercast.pubsub.publications import Publication
 
 CLIENT_CODEC = Codec(wire.CLIENT_PACKETS)
@@ -93,7 +94,7 @@ class ClientMachine(ProcessMachine):
         """C1: the number of the publication. It leaves with the others of this turn."""
         membership = self.topics.get(topic)
         if membership is None or membership.wants is None:
-            membership = self.joining.want(topic, receives=False)
+            membership = self.joining.want(topic, receives=self._follows(topic))
         number = membership.counter + 1
         membership.counter = number
         publication = Publication(self.origin, number, topic, payload, guarantee, keys or NO_KEY, self.wires.now_ns)
@@ -122,6 +123,10 @@ class ClientMachine(ProcessMachine):
         membership = self.topics.get(topic)
         if membership is not None and membership.wants is not None:
             self.joining.unwanted(membership)
+
+    def _follows(self, topic: Topic) -> bool:
+        """Whether a filter takes the topic in: then the first membership receives, or it would miss what others say."""
+        return allows(self.watched, topic)
 
     def watch(self, pattern: str) -> None:
         """Subscribe to every topic that the filter takes in, now and later."""

@@ -89,6 +89,8 @@ class Granted(Packet, frozen=True, tag=10):
     topic: Topic
     base: Vector
     new: bool
+    receives: bool = True
+    """As the Resume said that this answers."""
 
 
 class Live(Packet, frozen=True, tag=11):

@@ -141,7 +141,10 @@ class MemberGone(Packet, frozen=True, tag=93):
 
 
 class RosterUpdate(Packet, frozen=True, tag=94):
-    """M9: one more member, down to every broker. `first`: the topic had none. Without a topic: a fence (M10)."""
+    """M9: one more member, down to every broker. Without a topic: a fence (M10).
+
+    `first`: watchers of the topic may not know it yet, and are waited for (W2).
+    """
 
     update_id: int
     topic: Topic

@@ -12,7 +12,9 @@ class BrokerClient(Table, frozen=True):
     topics: list[str] = []
     """Receives these, and publishes on them."""
     publishes: list[str] = []
-    """Publishes on these without receiving them."""
+    """Publishes on these without receiving them, unless a filter takes them in."""
+    filters: list[str] = []
+    """Receives every topic that one of these takes in, from the first publication on."""
 
 
 class RegionLatency(Table, frozen=True):

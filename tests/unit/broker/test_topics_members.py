@@ -390,6 +390,44 @@ def test_a_watcher_does_not_miss_the_first_publication_of_a_new_topic() -> None:
     assert w.delivered == ["x1"]
 
 
+def test_a_watcher_that_only_publishes_on_a_new_topic_has_not_asked_to_receive_it() -> None:
+    """To publish is not to have asked: what others say meanwhile would be stable without it."""
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    w = tree.client("w", "b2")
+    w.say(Watch("t"))
+    tree.run()
+    w.subscribe(receives=False)
+    x = tree.client("x", "b1")
+    x.subscribe()
+    tree.run()
+    assert not x.live
+    w.subscribe()
+    tree.run()
+    assert x.live
+    x.publish("k")
+    tree.pass_time(1000)
+
+    assert w.delivered == ["x1"]
+
+
+def test_a_second_member_of_a_new_topic_is_not_granted_before_its_watchers_have_asked() -> None:
+    tree = Tree({"b1": "b0", "b2": "b0"})
+    w = tree.client("w", "b2")
+    w.say(Watch("t"))
+    tree.run()
+    x, y = tree.client("x", "b1"), tree.client("y", "b1")
+    x.subscribe(receives=False)
+    tree.run()
+    y.subscribe()
+    tree.run()
+    assert not y.live
+    w.subscribe()
+    tree.run()
+
+    assert y.live
+    assert x.live
+
+
 def test_a_watcher_that_never_answers_holds_a_topic_up_for_a_bounded_time() -> None:
     tree = Tree({"b1": "b0"}, member_timeout_ms=4000.0)
     w = tree.client("w", "b1")

@@ -345,12 +345,13 @@ def test_without_an_echo_the_outbox_is_kept_until_stable() -> None:
     assert [entry.number for entry in edge.sent(Entries)[-1].entries] == [2]
 
 
-def test_a_publisher_that_subscribes_is_upgraded_after_it_went_live() -> None:
+def test_a_publisher_that_subscribes_is_a_receiver_before_it_is_live() -> None:
     edge = HandEdge()
     edge.accept()
     edge.act("publish", T, b"a")
+    edge.say(TopicState(T, {}, {}))
     edge.act("subscribe", T)
-    edge.make_live()
+    edge.say(Granted(T, {}, new=True, receives=False), Live(T))
     assert edge.app.heard[-1] == ("connected", "b0"), "live means: receiving"
     assert edge.sent(Subscribe) == [Subscribe(T, receives=False), Subscribe(T, receives=True)]
     assert edge.sent(Entries) == []
@@ -359,6 +360,27 @@ def test_a_publisher_that_subscribes_is_upgraded_after_it_went_live() -> None:
     assert edge.app.heard[-1] == ("live", "t")
     assert [entry.number for entry in edge.app.delivered] == [4]
     assert [entry.number for entry in edge.sent(Entries)[-1].entries] == [1]
+
+
+def test_a_publisher_that_subscribes_before_the_edge_has_answered_asks_once() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("publish", T, b"a")
+    edge.act("subscribe", T)
+    edge.make_live()
+    assert edge.sent(Subscribe) == [Subscribe(T, receives=False)]
+    assert [resume.receives for resume in edge.sent(Resume)] == [True]
+    assert edge.app.heard[-1] == ("live", "t")
+
+
+def test_who_publishes_on_a_topic_of_its_filter_receives_it_from_the_beginning() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", "a.*")
+    edge.say(TopicsFound("a.*", ()))
+    edge.act("publish", Topic("a.x"), b"")
+    edge.act("publish", Topic("b.x"), b"")
+    assert edge.sent(Subscribe) == [Subscribe(Topic("a.x")), Subscribe(Topic("b.x"), receives=False)]
 
 
 def test_a_live_publisher_that_subscribes_asks_at_once() -> None:

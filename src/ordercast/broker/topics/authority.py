@@ -33,6 +33,8 @@ class Authority(State):
         self.opened: set[Topic] = set()
         self.asks: dict[Topic, dict[Origin, AttachRequest]] = {}
         self.joining: dict[Topic, set[Origin]] = {}
+        self.announced: set[Topic] = set()
+        """Topics whose name every watcher in the tree was told in this term, and has answered."""
         self.known_to_few: set[tuple[Topic, Origin]] = set()
         """Members whose wave did not reach enough brokers: it is sent again before they are granted."""
         self.began: dict[tuple[Topic, Origin], int] = {}
@@ -87,7 +89,7 @@ class Authority(State):
         A root of a later term then knows at which epoch the member is to be found: coverage by an edge that it has
         left, and that has not noticed, must not count. That edge drops it as the wave passes.
         """
-        first = not self.t.book.live(packet.topic)
+        first = packet.topic not in self.announced or not self.t.book.live(packet.topic)
         if self.t.book.epoch(packet.topic, packet.member) < 0:
             self.began[packet.topic, packet.member] = packet.epoch
         self.opened.add(packet.topic)
@@ -109,6 +111,7 @@ class Authority(State):
             return
         self.joining.get(topic, set()).discard(member)
         if enough:
+            self.announced.add(topic)
             self.serve(topic)
         else:  # It is asked for again (M3).
             self.known_to_few.add((topic, member))

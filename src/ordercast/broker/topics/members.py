@@ -89,7 +89,8 @@ class Members(State):
         if packet.entries:
             self.t.ordering.take(node, client.connection, Entries(packet.topic, packet.entries), link=False)
         self._ask_if_complete(node, client.origin, waiting)
-        self.t.watching.joined(client, packet.topic)
+        if packet.receives:
+            self.t.watching.joined(client, packet.topic)
         self._roll_call(node)
 
     # M3
@@ -206,7 +207,10 @@ class Members(State):
         if not (self.t.overlay.is_root or node.up_live):
             return
         del node.waiting[packet.member]
+        before = node.members.get(packet.member)
         member = node.members[packet.member] = Member(waiting.connection, packet.epoch, receives=waiting.receives)
+        if before is not None and before.connection == member.connection:
+            member.vector = before.vector  # It reports only what is new to itself.
         node.members_changed()
         if member.connection is not None:
             self._serve(node, member.connection, waiting, new=packet.new or not (waiting.have or waiting.base))
@@ -218,7 +222,7 @@ class Members(State):
     def _serve(self, node: TopicNode, connection: Connection, waiting: Waiting, *, new: bool) -> None:
         """M6.3 to M6.5: Granted first, then what the client lacks, then Live."""
         send = self.t.wires.send
-        send(connection, Granted(node.topic, node.base.copy(), new))
+        send(connection, Granted(node.topic, node.base.copy(), new, waiting.receives))
         if waiting.receives:
             for piece in packets_of(node.difference(waiting.have, waiting.base)):
                 send(connection, Entries(node.topic, piece))

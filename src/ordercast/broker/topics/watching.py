@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.topics.clients import Client
 from ordercast.core.errors import UsageError
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Denied, TopicsFound, Unwatch, Watch
@@ -48,9 +48,12 @@ class Watching(State):
                         self.t.wires.send(client.connection, TopicsFound(pattern, (topic,)))
 
     def told_of(self, topic: Topic) -> set[Connection]:
-        """The watchers of the topic that have not asked to join it."""
+        """The watchers of the topic that have not asked to receive it; to publish on it is not enough."""
         node = self.t.nodes.get(topic)
-        here = {*node.members, *node.waiting} if node is not None else set()
+        here: set[Origin] = set()
+        if node is not None:
+            here = {origin for origin, member in node.members.items() if member.receives}
+            here |= {origin for origin, waiting in node.waiting.items() if waiting.receives}
         return {
             client.connection
             for client in self.t.clients_in_order()

@@ -73,12 +73,16 @@ class SimClient:
         if not state_kept:
             for topic in self.spec.topics:
                 self.subscribe(Topic(topic))
+            for pattern in self.spec.filters:
+                self.watch(pattern)
 
     def leave(self) -> None:
         """Take leave of everything, then go once nothing that it published is on its way any more."""
         self.leaving = True
         machine = self.machine
         if machine is not None:
+            for pattern in sorted(machine.watched):
+                self.world.processes.act(self.node, machine.unwatch, pattern)
             for topic in sorted(machine.topics):
                 self.unsubscribe(topic)
             self.world.clock.at(self.world.clock.now + _PATIENCE, self._go, machine)
@@ -122,6 +126,11 @@ class SimClient:
         if machine is not None:
             self.world.processes.act(self.node, machine.subscribe, topic)
 
+    def watch(self, pattern: str) -> None:
+        machine = self.machine
+        if machine is not None:
+            self.world.processes.act(self.node, machine.watch, pattern)
+
     def unsubscribe(self, topic: Topic) -> None:
         machine = self.machine
         if machine is not None:
@@ -153,7 +162,7 @@ class SimClient:
         """Nothing to do: the trace has its row from the grant."""
 
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
-        """Nothing to do."""
+        self.world.follows(self, pattern, topics)
 
     def flow(self, topic: Topic, *, open_: bool) -> None:
         """Nothing to do: publications wait in the outbox."""

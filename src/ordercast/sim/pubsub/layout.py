@@ -9,7 +9,7 @@ import msgspec
 from ordercast.core.chance import mix, salt
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic, valid_node
-from ordercast.pubsub.filters import check_topic
+from ordercast.pubsub.filters import allows, check_filter, check_topic
 from ordercast.scenario.brokers import BrokerClient, BrokerTree, Join
 from ordercast.scenario.model import Link, LinkOverride, Scenario
 from ordercast.scenario.tables import Latency
@@ -36,6 +36,11 @@ class Layout(msgspec.Struct, frozen=True):
     def directory(self) -> dict[NodeId, str]:
         """The brokers that are configured from the beginning, and their addresses."""
         return {broker: address_of(broker) for broker in self.parents if broker not in self.late}
+
+
+def receives(client: BrokerClient, topic: str) -> bool:
+    """Whether the client is to be given what is published on the topic."""
+    return topic in client.topics or allows(client.filters, topic)
 
 
 def address_of(broker: str) -> str:
@@ -109,10 +114,12 @@ def _check_client(name: NodeId, client: BrokerClient, brokers: Iterable[NodeId])
     if name in brokers:
         raise UsageError(f"{where}: there is a broker of that name")
     _known(client.edge, brokers, f"{where}.edge")
-    if not client.topics and not client.publishes:
+    if not client.topics and not client.publishes and not client.filters:
         raise UsageError(f"{where}.topics: it has none")
     for topic in (*client.topics, *client.publishes):
         check_topic(topic)
+    for pattern in client.filters:
+        check_filter(pattern)
     both = set(client.topics) & set(client.publishes)
     if both:
         raise UsageError(f"{where}.publishes: {min(both)!r} is among its topics already")

@@ -23,7 +23,7 @@ from ordercast.scenario.model import Scenario
 from ordercast.sim.connections import Processes, Timing
 from ordercast.sim.pubsub.client import SimClient
 from ordercast.sim.pubsub.disks import BrokerDisk
-from ordercast.sim.pubsub.layout import address_of, lay_out
+from ordercast.sim.pubsub.layout import address_of, lay_out, receives
 from ordercast.trace.recorder import Recorder
 
 
@@ -63,6 +63,7 @@ class PubsubWorld:
         self.leave_watchers: list[Any] = []
         self.return_watchers: list[Any] = []
         self.acknowledgement_watchers: list[Any] = []
+        self.filter_watchers: list[Any] = []
         self.reply_depths: dict[str, int] = {}
         self.disks = {broker: BrokerDisk() for broker in self.layout.parents}
         self._restored: set[NodeId] = set()
@@ -79,8 +80,8 @@ class PubsubWorld:
             for topic in self.layout.topics
         }
         self.members = {
-            topic: {name for name in names if topic in self.layout.clients[name].topics}
-            for topic, names in self.groups.items()
+            topic: {name for name, client in self.layout.clients.items() if receives(client, topic)}
+            for topic in self.groups
         }
 
     # Brokers
@@ -146,6 +147,10 @@ class PubsubWorld:
     ) -> None:  # fmt: skip
         for watch in self.acknowledgement_watchers:
             watch(client, topic, level, low, extras)
+
+    def follows(self, client: SimClient, pattern: str, topics: tuple[Topic, ...]) -> None:
+        for watch in self.filter_watchers:
+            watch(client, pattern, topics)
 
     def left(self, client: SimClient, topic: Topic) -> None:
         self.members[topic].discard(client.node)
