@@ -62,7 +62,12 @@ def test_a_cluster_file_says_everything_about_its_brokers(tmp_path: Path) -> Non
         ("[[broker]]\nid = 'b0'", "broker 'b0': needs either listen or port"),
         ("[[broker]]\nid = 'b0'\nport = 1\nlisten = 'h:1'", "broker 'b0': needs either listen or port"),
         ("[[broker]]\nid = 'b0'\nlisten = 'h'", "broker 'b0': listen: 'h' is not HOST:PORT"),
-        ("[[broker]]\nid = 'b~0'\nport = 1", "broker 'b~0': not a name that a broker can have"),
+        ("[[broker]]\nid = 'b~0'\nport = 1", "broker 'b~0': 'b~0' is not a name that a broker can have"),
+        ("[[broker]]\nid = '..'\nport = 1", "broker '..': '..' is not a name that a broker can have"),
+        (
+            "[[broker]]\nid = 'b0'\nport = 1\nadvertise = 'garbage'",
+            "broker 'b0': advertise: 'garbage' is not HOST:PORT",
+        ),
         ("[[broker]]\nid = 'a'\nport = 1\n[[broker]]\nid = 'a'\nport = 2\nparent = 'a'", "broker 'a': defined twice"),
         ("[[broker]]\nid = 'a'\nport = 1\nparent = 'x'", "broker 'a': parent: unknown broker 'x'; known: a"),
         ("[[broker]]\nid = 'a'\nport = 1\n[[broker]]\nid = 'b'\nport = 2", "broker: exactly one must be without"),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer
-from ordercast.net.brokers.incarnation import FIRST, choose_life
+from ordercast.net.brokers.incarnation import FIRST, DataDirectory, choose_life
 from ordercast.net.turn_ports import address_of, listening
 from tests.support.loop import run_async, until
 from tests.support.wires import OPEN, Process, running
@@ -63,3 +68,10 @@ def test_a_life_on_record_or_a_parent_to_ask_is_never_a_first_one() -> None:
         assert await _chosen(has_parent=True) > FIRST
 
     run_async(main)
+
+
+@pytest.mark.parametrize("life", [b"7" * 5000, b"-1", b"seven", b"\xff\xfe", b""])
+def test_a_record_of_lives_that_makes_no_sense_is_named(life: bytes, tmp_path: Path) -> None:
+    (tmp_path / "life").write_bytes(life)
+    with pytest.raises(UsageError, match=r"^data: .*life: not a number"):
+        DataDirectory(tmp_path).last_life()

@@ -168,8 +168,15 @@ async def _read(inbox: Inbox, arrived: asyncio.Queue[Publication | Exception]) -
 
 
 def _as_line(message: Publication) -> str:
-    payload = message.payload.decode(errors="backslashreplace").replace("\n", "\\n")
-    return f"{message.topic}\t{','.join(message.keys)}\t{payload}\n"
+    payload = message.payload.decode(errors="backslashreplace")
+    return "\t".join(map(_printable, (message.topic, ",".join(message.keys), payload))) + "\n"
+
+
+def _printable(text: str) -> str:
+    """What strangers publish must not steer the terminal that it is printed on: control characters are spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _as_json(message: Publication) -> str:

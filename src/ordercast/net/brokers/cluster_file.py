@@ -147,13 +147,18 @@ def parse_cluster(raw: dict[str, Any], directory: Path) -> ClusterFile:
     return msgspec.structs.replace(cluster, **paths)
 
 
+def check_broker_id(broker: str, where: str = "id") -> None:
+    """A broker's name is the name of its directory, too."""
+    if not valid_node(broker) or "/" in broker or broker in (".", ".."):
+        raise UsageError(f"{where}: {broker!r} is not a name that a broker can have")
+
+
 def _check_brokers(cluster: ClusterFile) -> None:
     ids = [entry.id for entry in cluster.broker]
     addresses: dict[str, str] = {}
     for entry in cluster.broker:
         where = f"broker {entry.id!r}"
-        if not valid_node(entry.id) or "/" in entry.id:
-            raise UsageError(f"{where}: not a name that a broker can have")
+        check_broker_id(entry.id, where)
         if ids.count(entry.id) > 1:
             raise UsageError(f"{where}: defined twice")
         if bool(entry.listen) == bool(entry.port):
@@ -162,8 +167,9 @@ def _check_brokers(cluster: ClusterFile) -> None:
         other = addresses.setdefault(entry.address, entry.id)
         if other != entry.id:
             raise UsageError(f"{where}: has the address of {other!r}, {entry.address}")
-        if entry.admin:
-            split_address(entry.admin, f"{where}: admin")
+        for field in ("advertise", "admin"):
+            if getattr(entry, field):
+                split_address(getattr(entry, field), f"{where}: {field}")
         if entry.parent and entry.parent not in ids:
             raise UsageError(f"{where}: parent: {unknown_name('broker', entry.parent, ids)}")
     _check_tree(cluster)

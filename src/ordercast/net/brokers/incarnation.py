@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ _EPOCH_MS = 1_767_225_600_000
 """2026-01-01: lives are milliseconds since then, so that their digits are few."""
 _ASKING_S = 1.0
 _READ_BYTES = 1024
+_LIFE = re.compile(r"[0-9]{1,18}\n?")
 
 
 class DataDirectory:
@@ -51,21 +53,26 @@ class DataDirectory:
     def last_life(self) -> int | None:
         """None if this is the first."""
         try:
-            text = (self.path / "life").read_text()
+            text = (self.path / "life").read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:
             return None
-        if not text.strip().isdigit():
-            raise UsageError(f"data: {self.path / 'life'}: not a number")
+        except OSError as error:
+            raise UsageError(f"data: {self.path / 'life'}: {error.strerror}") from None
+        if not _LIFE.fullmatch(text):
+            raise UsageError(f"data: {self.path / 'life'}: not a number that a life can have")
         return int(text)
 
     def begin(self, life: int) -> None:
         """Put the life on record before anybody hears of it."""
         unnamed = self.path / "life.new"
-        with unnamed.open("w") as file:
-            file.write(f"{life}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        unnamed.rename(self.path / "life")
+        try:
+            with unnamed.open("w") as file:
+                file.write(f"{life}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            unnamed.rename(self.path / "life")
+        except OSError as error:
+            raise UsageError(f"data: {unnamed}: {error.strerror}") from None
 
     def release(self) -> None:
         if self._lock >= 0:

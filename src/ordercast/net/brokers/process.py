@@ -18,11 +18,11 @@ import msgspec
 from ordercast.broker.node import BROKER_CODEC, Broker
 from ordercast.broker.place import Place
 from ordercast.core.errors import InvariantError, UsageError
-from ordercast.core.ids import NodeId, valid_node
+from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer, Wires
 from ordercast.net.brokers.admin import Admin
 from ordercast.net.brokers.cluster import Ready, start_ticks
-from ordercast.net.brokers.cluster_file import ClusterFile
+from ordercast.net.brokers.cluster_file import ClusterFile, check_broker_id
 from ordercast.net.brokers.incarnation import DataDirectory, choose_life
 from ordercast.net.brokers.ledger import BrokerLedger, Disk
 from ordercast.net.host import ProcessHost
@@ -71,8 +71,7 @@ class BrokerProcess:
     async def start(self) -> None:
         """Everything that can be wrong with the configuration is wrong here, before anybody hears of this broker."""
         launch = self.launch
-        if not valid_node(launch.id) or "/" in launch.id:
-            raise UsageError(f"id: {launch.id!r} is not a name that a broker can have")
+        check_broker_id(launch.id)
         self._data = DataDirectory(launch.data) if launch.data is not None else None
         try:
             await self._start(launch)
