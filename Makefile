@@ -37,6 +37,7 @@ swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the 
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.pubsub_swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.baseline_swarm --seeds $(SEEDS)
+	@$(BIN)/python -m tests.properties.replicated_swarm --seeds $(SEEDS)
 	@for f in 1 2; do $(BIN)/python -m tests.properties.locamu_swarm --seeds $(SEEDS) --f $$f || exit 1; done
 	@$(BIN)/python -m tests.properties.locamu_dynamic_swarm --seeds $(SEEDS)
 

@@ -11,11 +11,12 @@ from ordercast.core.chance import mix, salt, unit
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
 from ordercast.scenario.load import parse_scenario
-from ordercast.scenario.model import Scenario
+from ordercast.scenario.model import Scenario, Suspicion
 from ordercast.sim import simulate
 from ordercast.verify.judge import judge_path
 from ordercast.verify.verdict import PASS, Verdict
-from tests.support.seeds import fixed_and_todays
+from tests.properties import replicated_swarm
+from tests.support.seeds import batch_name, batches, fixed_and_todays
 
 PROTOCOLS: list[tuple[str, dict[str, Any]]] = [
     ("replicated-skeen", {}),
@@ -24,10 +25,10 @@ PROTOCOLS: list[tuple[str, dict[str, Any]]] = [
     ("replicated-daisy-chain", {"rule": "cover", "flush_every": 5}),
     ("replicated-daisy-chain-real-time", {}),
 ]
-CHECKS = ["integrity", "agreement", "prefix", "acyclic"]
+CHECKS = replicated_swarm.CHECKS
 LIMIT = 90
 CRASHES_BY_MS = 250
-REPLICAS = 3
+REPLICAS = replicated_swarm.REPLICAS
 
 
 def names(group: int) -> list[str]:
@@ -153,3 +154,29 @@ def test_everything_at_once_loses_and_reorders_nothing(protocol: str, tmp_path: 
         published, verdict = judged(lookup(protocol), storm(seed), seed, tmp_path / "run")
         assert published == LIMIT, f"seed {seed}: a client still waits for its answer"
         assert {result.verdict for result in verdict.results} == {PASS}, f"seed {seed}: {verdict}"
+
+
+ONCE_BROKEN = [51, 234, 236]
+"""A Prepare that came late, a publisher that died with a gap, a lost Append while the log was empty."""
+
+
+@pytest.mark.parametrize("seeds", [*batches(40, 20, 20), ONCE_BROKEN], ids=batch_name)
+@pytest.mark.parametrize("name", replicated_swarm.PROTOCOLS)
+def test_nothing_but_time_is_lost_whatever_happens(name: str, seeds: list[int], tmp_path: Path) -> None:
+    for seed in seeds:
+        wrong, _ = replicated_swarm.complaint(lookup(name), seed, tmp_path / "run")
+        again = f"python -m tests.properties.replicated_swarm --seeds 1 --first {seed} --protocol {name}"
+        assert not wrong, f"{wrong}\nagain: {again}"
+
+
+def test_the_swarm_contains_every_fault() -> None:
+    fired: set[str] = set()
+    reordering = short = 0
+    for seed in range(20):
+        scenario = replicated_swarm.replicated_scenario("replicated-skeen", seed)
+        fired |= set(simulate(scenario, lookup("replicated-skeen"), seed=seed).manifest.faults)
+        reordering += not scenario.link.fifo
+        short += any(isinstance(fault, Suspicion) and fault.until_ms - fault.at_ms <= 5 for fault in scenario.fault)
+    assert fired >= {"crash", "recover", "suspicion", "duplicate", "lost"}
+    assert reordering > 5
+    assert short > 5

@@ -283,3 +283,58 @@ def test_a_leader_begins_only_with_all_parts_of_a_promise(lost: int | None) -> N
     group.drain()
     assert group.logs[B].leading
     assert group.applied[B] == group.applied[C] == [1, 2, 3]
+
+
+def test_a_leader_shows_even_an_empty_log_until_every_replica_has_seen_it() -> None:
+    """One short wrong suspicion and one lost Append, while there is nothing in the log."""
+    group = Group()
+    group.suspect(B, A)
+    group.carry(B, C)
+    group.carry(C, B)
+    assert group.logs[B].leading
+    group.lose(B, C)
+    group.trust(B, A)
+    group.drain()
+    assert group.logs[C].leader is None
+    assert group.logs[B].is_waiting()
+    group.retry(B)
+    group.drain()
+    assert {log.leader for log in group.logs.values()} == {B}
+    assert not any(log.is_waiting() for log in group.logs.values())
+
+
+def test_a_replica_between_two_views_asks_the_one_who_is_to_lead() -> None:
+    group = Group()
+    group.suspect(B, A)
+    group.carry(B, C)
+    group.carry(C, B)
+    group.lose(B, C)
+    group.retry(C)
+    group.drain()
+    assert group.logs[C].leader == B
+
+
+@pytest.mark.parametrize("applied", [0, 3])
+def test_a_late_copy_of_a_question_is_not_held_against_the_leader(applied: int) -> None:
+    """A Prepare that comes twice, or after what it led to: its sender leads, and everybody may have dropped entries."""
+    group = Group()
+    group.suspect(B, A)
+    late = group.links[B, C][0]
+    group.trust(B, A)
+    group.drain()
+    for number in range(1, applied + 1):
+        group.propose(B, number)
+        group.drain()
+    out = EffectLog()
+    group.logs[C].on_packet(B, late, out)
+    assert not out.effects
+    assert group.logs[C].leader == B
+
+
+def test_a_leader_that_asks_for_what_it_said_to_have_is_refused() -> None:
+    group = Group()
+    for number in range(1, 4):
+        group.propose(A, number)
+        group.drain()
+    with pytest.raises(PeerError, match="b: wants entries from 0 on, which it said to have"):
+        group.logs[C].on_packet(B, Prepare(1, 0), EffectLog())

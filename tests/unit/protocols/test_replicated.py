@@ -15,13 +15,14 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.protocols import lookup
 from ordercast.protocols.replicated.groups import Division
-from ordercast.protocols.replicated.log import Entry
+from ordercast.protocols.replicated.log import Append, Entry, Prepare, Promise
 from ordercast.protocols.replicated.machine import Forward, Input, Taken
 from ordercast.protocols.replicated.variants import EnteringSkeen
 from tests.support.group import Group
 
 NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")
 REPLICATED = ("replicated-daisy-chain", "replicated-delporte-fauconnier", "replicated-skeen")
+EVERY = (*REPLICATED, "replicated-daisy-chain-real-time")
 
 
 def payloads(group: Group, node: str) -> list[bytes]:
@@ -143,7 +144,7 @@ def busy(protocol: str, **options: Any) -> Group:
     return group
 
 
-@pytest.mark.parametrize("protocol", [*REPLICATED, "replicated-daisy-chain-real-time"])
+@pytest.mark.parametrize("protocol", EVERY)
 def test_copies_are_equal_and_independent_and_packets_survive_the_wire(protocol: str) -> None:
     group = busy(protocol)
     codec = lookup(protocol).codec()
@@ -158,7 +159,7 @@ def test_copies_are_equal_and_independent_and_packets_survive_the_wire(protocol:
         assert clone.frozen() == frozen
 
 
-@pytest.mark.parametrize("protocol", [*REPLICATED, "replicated-daisy-chain-real-time"])
+@pytest.mark.parametrize("protocol", EVERY)
 def test_a_whole_cluster_that_comes_back_with_its_state_goes_on(protocol: str) -> None:
     group = busy(protocol)
     for node in NAMES:
@@ -235,3 +236,66 @@ def test_a_replica_that_does_not_lead_takes_no_forwarded_input() -> None:
     machine.on_receive(NodeId("n2"), Forward(Entry(NodeId("n5"), 1, b"x")), out)
     assert not out.effects
     assert machine.frozen() == frozen
+
+
+@pytest.mark.parametrize("protocol", EVERY)
+def test_a_short_wrong_suspicion_and_one_lost_packet_stop_nobody(protocol: str) -> None:
+    """Nobody crashes: n1 leads an empty log that n0, to whom all clients turn, has not seen."""
+    group = Group(protocol, *NAMES)
+    group.suspect("n0", by="n1")
+    group.carry(Prepare, to="n2", by="n1")
+    group.carry(Promise, to="n1", by="n2")
+    group.trust("n0", by="n1")
+    group.lose(Append, to="n0", by="n1")
+    message = group.broadcast("n5", b"through n0", dst=["n0", "n2"])
+    group.settle()
+    assert group.delivered[NodeId("n0")] == group.delivered[NodeId("n2")] == [message]
+    assert group.completed[NodeId("n5")] == [message.id]
+
+
+@pytest.mark.parametrize("protocol", EVERY)
+def test_what_waits_behind_the_gap_of_a_dead_publisher_keeps_nobody_awake(protocol: str) -> None:
+    group = Group(protocol, *NAMES)
+    group.broadcast("n5", b"lost with its publisher", dst=["n0"])
+    group.lose(Input, to="n0", by="n5")
+    group.broadcast("n5", b"can never be taken", dst=["n0"])
+    group.carry(Input, to="n0", by="n5")
+    group.crash("n5")
+    for node in NAMES[:-1]:
+        group.suspect("n5", by=node)
+    alive = group.broadcast("n4", b"goes on", dst=["n0", "n4"])
+    group.settle()
+    assert group.delivered[NodeId("n0")] == group.delivered[NodeId("n4")] == [alive]
+
+
+@pytest.mark.parametrize("protocol", EVERY)
+def test_a_gap_is_filled_when_its_publisher_is_back(protocol: str) -> None:
+    group = Group(protocol, *NAMES)
+    sent = [group.broadcast("n5", b"first", dst=["n0"])]
+    group.lose(Input, to="n0", by="n5")
+    sent.append(group.broadcast("n5", b"second", dst=["n0"]))
+    group.carry(Input, to="n0", by="n5")
+    group.crash("n5")
+    group.suspect("n5", by="n0")
+    group.settle()
+    assert group.delivered[NodeId("n0")] == []
+    group.recover("n5")
+    group.trust("n5", by="n0")
+    group.settle()
+    assert group.delivered[NodeId("n0")] == sent
+
+
+def test_what_follows_a_dead_publishers_gap_is_taken_once_another_replica_has_filled_it() -> None:
+    """n0 has the first input and n1 the second: each holds its own until the group has taken it."""
+    group = Group("replicated-skeen", *NAMES)
+    sent = [group.broadcast("n5", b"first", dst=["n0", "n1"])]
+    group.suspect("n0", by="n5")
+    group.lose(Input, to="n1", by="n5")
+    sent.append(group.broadcast("n5", b"second", dst=["n0", "n1"]))
+    group.carry(Input, to="n1", by="n5")
+    group.lose(Forward, to="n0", by="n1")
+    group.crash("n5")
+    for node in NAMES[:-1]:
+        group.suspect("n5", by=node)
+    group.settle()
+    assert group.delivered[NodeId("n0")] == group.delivered[NodeId("n1")] == sent

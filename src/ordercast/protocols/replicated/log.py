@@ -22,6 +22,8 @@ _PART_BYTES = 1 << 15
 """So much of a log travels in one packet, or a single entry: no backlog makes a packet that a link cannot carry."""
 _ENTRY_BYTES = 16
 """What an entry takes at most beside its source and its body."""
+_NOT_HERE = -1
+"""Less than any length: even an empty log is still to be shown to a replica that has not entered the view."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -103,7 +105,7 @@ class Promise(Packet, frozen=True, tag=15):
 
 
 class Stale(Packet, frozen=True, tag=16):
-    """The sender has reached a view that the receiver does not know, or whose leader is gone."""
+    """The sender waits in this view: the receiver does not know it, or its leader is gone, or has not shown its log."""
 
     view: int
 
@@ -139,6 +141,7 @@ class ReplicaLog(State):
         self.told = dict.fromkeys(self.others, 0)
         """The number of committed entries that each replica was last told."""
         self.acked = dict.fromkeys(self.others, 0)
+        """The length that each replica's log is known to have in this view; _NOT_HERE before it has entered the view."""
         self.settled = dict.fromkeys(self.others, 0)
         """The number of committed entries that each replica says it knows of."""
         self.rewound: dict[NodeId, int] = {}
@@ -239,7 +242,7 @@ class ReplicaLog(State):
             case Promise():
                 self._on_promise(peer, packet, out)
             case Stale(view):
-                self._move_to(view, out)
+                self._on_stale(peer, view, out)
             case _:
                 raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of the log")
 
@@ -287,7 +290,8 @@ class ReplicaLog(State):
 
     def _on_prepare(self, peer: NodeId, packet: Prepare, out: Outbox) -> None:
         """V5: promise to follow no lower view, and say what is here beyond what the sender has committed."""
-        if self._accepts_view(peer, packet.view, out):
+        follows_already = packet.view == self.last_view  # Then the sender leads: this is a late copy of its question.
+        if self._accepts_view(peer, packet.view, out) and not follows_already:
             start = min(packet.committed, self.length)
             if start < self.base:
                 raise PeerError(peer, f"wants entries from {start} on, which it said to have")
@@ -318,7 +322,7 @@ class ReplicaLog(State):
         self.leading = True
         self.promises.clear()
         for peer in self.others:
-            self.acked[peer] = 0
+            self.acked[peer] = _NOT_HERE
             if peer not in self.suspected:
                 self._probe(peer, out)
 
@@ -334,11 +338,15 @@ class ReplicaLog(State):
     def on_trust(self, peer: NodeId, out: Outbox) -> None:
         """V8: what was not sent meanwhile, or was lost, is sent now."""
         self.suspected.discard(peer)
+        self._ask_where_it_stands(peer, out)
+        self._seek_leader(out)
+
+    def _ask_where_it_stands(self, peer: NodeId, out: Outbox) -> None:
+        """V8: whoever leads, or wants to, asks again; nobody else does."""
         if self.leading:
             self._probe(peer, out)
         elif self._leader_of(self.view) == self.me:
             out.send(peer, Prepare(self.view, self.committed))
-        self._seek_leader(out)
 
     def is_waiting(self) -> bool:
         """Whether the next step of this replica depends on a packet that may be lost."""
@@ -350,15 +358,13 @@ class ReplicaLog(State):
         return self.acked[peer] < self.length or self.settled[peer] < self.committed
 
     def retry(self, out: Outbox) -> None:
-        """V8: ask again for what has not come."""
+        """V8: ask again for what has not come; between two views that is the log of the one who is to lead."""
         for peer in self.others:
-            if peer in self.suspected:
-                continue
-            if self.leading:
-                if self._lags(peer):
-                    self._probe(peer, out)
-            elif self._leader_of(self.view) == self.me:
-                out.send(peer, Prepare(self.view, self.committed))
+            if peer not in self.suspected and not (self.leading and not self._lags(peer)):
+                self._ask_where_it_stands(peer, out)
+        leader = self._leader_of(self.view)
+        if self.leader is None and leader != self.me and leader not in self.suspected:
+            out.send(leader, Stale(self.view))
         self._seek_leader(out)
 
     def on_recover(self, out: Outbox) -> None:
@@ -367,10 +373,11 @@ class ReplicaLog(State):
         for peer in self.others:
             self.on_trust(peer, out)
 
-    def _move_to(self, view: int, out: Outbox) -> None:
-        """V7: somebody waits in a higher view: leave the own one, and lead if it is this replica's turn."""
+    def _on_stale(self, peer: NodeId, view: int, out: Outbox) -> None:
+        """V7, V8: enter the view if it is higher; whoever leads shows the sender its log, and if nobody does one will."""
         if view > self.view:
             self._leave_view(view)
+        self._ask_where_it_stands(peer, out)
         self._seek_leader(out)
 
     def _seek_leader(self, out: Outbox) -> None:

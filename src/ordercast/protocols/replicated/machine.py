@@ -1,6 +1,6 @@
 """Atomic multicast that survives crashes: every server of an atomic multicast becomes a group of replicas.
 
-The replicas of a group agree on the order of its inputs (replica_log.py) and apply them to identical copies of the
+The replicas of a group agree on the order of its inputs (log.py) and apply them to identical copies of the
 multicast's own machine; the leader sends what the copies want to be sent. Spec: docs/protocols/replicated.md.
 """
 
@@ -215,10 +215,14 @@ class Replicated(Machine):
 
     def _is_waiting(self) -> bool:
         """Whether something depends on a packet that may be lost. Nobody waits for the suspected."""
-        if self.log.is_waiting() or any(self.held.values()):
+        if self.log.is_waiting() or any(self._can_be_taken(source) for source, inputs in self.held.items() if inputs):
             return True
         endpoints = (self.client, self.group)
         return any(self._contact(target) is not None for endpoint in endpoints for target in endpoint.targets())
+
+    def _can_be_taken(self, source: NodeId) -> bool:
+        """R9: what is held can be taken if it is the source's next input, or if the source is there to fill the gap."""
+        return self.group.received.get(source, 0) + 1 in self.held[source] or self._contact(source) is not None
 
     def on_timer(self, name: Hashable, out: Outbox) -> None:
         """R6: what should have been confirmed by now is sent again, by followers too: they may only lack the news."""
