@@ -1,6 +1,6 @@
 """Louzada and Dotti, Daisy Chain Cast: each fault of the printed protocol as a schedule, and what mends it.
 
-docs/protocols/daisy-chain.md draws the counterexamples CE-1 to CE-8 and explains the corrections C1 to C6.
+docs/protocols/daisy-chain.md draws the counterexamples CE-1 to CE-8 and explains the corrections DCC-C1 to DCC-C6.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,24 +171,6 @@ def test_a_whole_cluster_that_comes_back_with_its_state_goes_on(protocol: str) -
     for i, node in enumerate(group.nodes):
         assert orders[node] == [message for message in orders[NodeId("n5")] if node in message.dst], i
         assert len(group.completed[node]) == 1
-
-
-@pytest.mark.parametrize(
-    ("page", "modules", "letters"),
-    [
-        ("replicated", "replicated/*.py", "RNV"),
-        ("real-time", "multicast/real_time.py", "T"),
-    ],
-)
-def test_every_step_that_the_code_cites_is_explained_on_its_page(page: str, modules: str, letters: str) -> None:
-    root = Path(__file__).parents[3]
-    text = (root / "docs" / "protocols" / f"{page}.md").read_text(encoding="utf-8")
-    for heading in ("## Promise", "## Assumptions", "## Steps", "## Source", "## Deviations", "## Cost"):
-        assert heading in text
-    code = "".join(file.read_text() for file in (root / "src" / "ordercast" / "protocols").glob(modules))
-    cited = set(re.findall(rf"\b[{letters}]\d\b", code))
-    assert len(cited) > 2
-    assert [step for step in sorted(cited) if f"**{step}**" not in text] == []
 
 
 def test_the_metadata_formula_is_what_the_wire_says() -> None:

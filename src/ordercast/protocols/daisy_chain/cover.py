@@ -1,7 +1,8 @@
 """The daisy chain with its weakest safe rule: visit only servers whose news no earlier message has taken along.
 
 A server keeps, for each of its deliveries, the clock it had right after it, so that a visitor takes along exactly what
-it depends on. A flush empties these logs now and then. Spec: docs/protocols/daisy-chain.md (V1 to V4, F1 to F5).
+it depends on. A flush empties these logs now and then.
+Spec: docs/protocols/daisy-chain.md (DCC-V1 to DCC-V4, DCC-F1 to DCC-F5).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Flushed(Packet, frozen=True, tag=7):
 
 
 class Cover(Rule):
-    """V1 to V4: what earlier messages took along to each server, and what each delivery depended on."""
+    """DCC-V1 to DCC-V4: what earlier messages took along to each server, and what each delivery depended on."""
 
     constant: ClassVar[tuple[str, ...]] = (*Rule.constant, "nothing")
     durable: ClassVar[tuple[str, ...]] = ("covers", "base", "log")
@@ -54,7 +55,7 @@ class Cover(Rule):
         """Per entry server the clocks right after the deliveries since then."""
 
     def delivered(self, ranks: Ranks, _before: Clock, after: Clock) -> int:
-        """V1, V2: visit the servers in between that the next destination may not know all about."""
+        """DCC-V1, DCC-V2: visit the servers in between that the next destination may not know all about."""
         tail = ranks[0]
         if tail < self.me:
             self.log.setdefault(tail, []).append(after)
@@ -68,7 +69,7 @@ class Cover(Rule):
         return self._first_visit(after, target, cover)
 
     def passed(self, ranks: Ranks, carried: Clock, clock: Clock) -> tuple[Clock, int]:
-        """V3, V4: take along what the message's own past knew here, and no more."""
+        """DCC-V3, DCC-V4: take along what the message's own past knew here, and no more."""
         taken = self._with_its_past(carried, clock)
         target = self.next_destination(ranks)
         cover = self.covers.get(target, self.nothing)
@@ -163,13 +164,13 @@ class CoverChain(DaisyChain):
     # The flush
 
     def _ask_for_flush(self, out: Outbox) -> None:
-        """F1: a log that has grown long asks the lowest server, once an epoch."""
+        """DCC-F1: a log that has grown long asks the lowest server, once an epoch."""
         if self.me and not self.asked and not self.marked and self.rule.logged() >= self.flush_every:
             self.asked = True
             out.send(self.servers[0], FlushAsk(self.epoch))
 
     def _on_flush_ask(self, peer: NodeId, epoch: int, out: Outbox) -> None:
-        """F1: begin, unless that epoch is over or ending already."""
+        """DCC-F1: begin, unless that epoch is over or ending already."""
         if self.me or self.rank.get(peer, 0) == 0:
             raise PeerError(peer, f"asks {self.node} for a flush, which is for another server to decide")
         if epoch < self.epoch:
@@ -180,7 +181,7 @@ class CoverChain(DaisyChain):
             self._mark(out)
 
     def _on_mark(self, peer: NodeId, epoch: int, out: Outbox) -> None:
-        """F2: count the marks from below; the first of the next epoch may overtake the end of this one."""
+        """DCC-F2: count the marks from below; the first of the next epoch may overtake the end of this one."""
         if not 0 <= self.rank.get(peer, -1) < self.me or epoch != self.epoch + self.marked:
             raise PeerError(peer, f"marks epoch {epoch}, which {self.node} does not expect of it")
         self.marks += 1
@@ -191,7 +192,7 @@ class CoverChain(DaisyChain):
             self._mark(out)
 
     def _mark(self, out: Outbox) -> None:
-        """F3: nothing can come from below any more, so the log has no reader left in this epoch."""
+        """DCC-F3: nothing can come from below any more, so the log has no reader left in this epoch."""
         if self.held:
             raise InvariantError(f"{self.node} still holds {self.held[0].message.id} back at the end of an epoch")
         self.rule.flush(self.clock)
@@ -210,7 +211,7 @@ class CoverChain(DaisyChain):
         self._begin_epoch(out)
 
     def _begin_epoch(self, out: Outbox) -> None:
-        """F4, F5: the clients' copies that waited enter now; the next flush may already be due."""
+        """DCC-F4, DCC-F5: the clients' copies that waited enter now; the next flush may already be due."""
         self.epoch += 1
         self.marked = self.asked = False
         delayed, self.delayed = self.delayed, []

@@ -1,7 +1,7 @@
 """The daisy chain: a message climbs from its lowest to its highest destination, and nobody waits for its end.
 
 Clocks that travel along keep the order; servers between two destinations are visited unless a rule allows to skip
-them. Spec: docs/protocols/daisy-chain.md (H1 to H6, invariants A1 to A6, corrections C1 to C6).
+them. Spec: docs/protocols/daisy-chain.md (DCC-H1 to DCC-H6, invariants DCC-A1 to DCC-A6, corrections DCC-C1 to DCC-C6).
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class DaisyChain(Multicast):
     # Handlers
 
     def _on_ask(self, message: Message, ranks: Ranks, out: Outbox) -> None:
-        """H1: the lowest destination counts the message for all others and delivers it at once."""
+        """DCC-H1: the lowest destination counts the message for all others and delivers it at once."""
         before = self.clock
         self.clock = raised(before, self.me, ranks[1:])
         index = tuple(self.clock[first_edge(rank) + self.me] for rank in ranks[1:]) if self.checked else ()
         self._deliver(Carried(message, ranks, self.clock, index), before, out)
 
     def _on_step(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
-        """H2: handle the packet if its past is here, then whatever waited for it."""
+        """DCC-H2: handle the packet if its past is here, then whatever waited for it."""
         carried = self._read(peer, packet)
         if self._is_enabled(carried):
             self._handle(carried, out)
@@ -70,15 +70,15 @@ class DaisyChain(Multicast):
         self._drain(out)
 
     def _is_enabled(self, carried: Carried) -> bool:
-        """H3: all that the packet's clock counts for this server is delivered, but for the message itself."""
+        """DCC-H3: all that the packet's clock counts for this server is delivered, but for the message itself."""
         me, tail = self.me, carried.ranks[0]
         mine, due = row(self.clock, me), row(carried.clock, me)
         if me in carried.ranks:
             return due[tail] == mine[tail] + 1 and excess(due, mine) == 1
-        return not excess(due, mine)  # Visits wait for messages of their own entry server too: C1.
+        return not excess(due, mine)  # Visits wait for messages of their own entry server too: DCC-C1.
 
     def _drain(self, out: Outbox) -> None:
-        """H2: the oldest packet whose time has come, again and again; a younger one must not overtake it (C3)."""
+        """DCC-H2: the oldest packet whose time has come, again and again; no younger one overtakes it (DCC-C3)."""
         while (ready := self._next_ready()) is not None:
             self._handle(self.held.pop(ready), out)
         if self.checked and any(map(self._is_enabled, self.held)):
@@ -101,7 +101,7 @@ class DaisyChain(Multicast):
         self._deliver(carried, before, out)
 
     def _deliver(self, carried: Carried, before: Clock, out: Outbox) -> None:
-        """H4: deliver; the last destination answers the client, the others send the message up."""
+        """DCC-H4: deliver; the last destination answers the client, the others send the message up."""
         out.deliver(carried.message)
         if self.checked and not is_covered(before, self.clock):
             raise InvariantError(f"{self.node}: delivering {carried.message.id} made the clock go back")
@@ -112,7 +112,7 @@ class DaisyChain(Multicast):
             self._send(target, carried, self.clock, out)
 
     def _pass_on(self, carried: Carried, out: Outbox) -> None:
-        """H5: a server that is not a destination adds what it knows."""
+        """DCC-H5: a server that is not a destination adds what it knows."""
         if self.checked:
             self._check_visit(carried)
         clock, target = self.rule.passed(carried.ranks, carried.clock, self.clock)
@@ -120,7 +120,7 @@ class DaisyChain(Multicast):
             self._send(target, carried, clock, out)
 
     def _send(self, target: int, carried: Carried, clock: Clock, out: Outbox) -> None:
-        """H6: on the wire the clock is whole or reduced."""
+        """DCC-H6: on the wire the clock is whole or reduced."""
         counters = self.channels.encode(clock, target)
         packet: Packet
         if self.checked:
@@ -152,17 +152,17 @@ class DaisyChain(Multicast):
         return carried
 
     def _check_way(self, sender: int, ranks: Ranks, message: Message) -> None:
-        """A6: a message comes from the server just below, or from a destination to a destination."""
+        """DCC-A6: a message comes from the server just below, or from a destination to a destination."""
         if self.visits_neighbours and sender != self.me - 1 and not (self.me in ranks and sender in ranks):
             raise InvariantError(f"{message.id} jumped from {self.servers[sender]} to {self.node}")
 
     def _check_visit(self, carried: Carried) -> None:
-        """A4: a visit is on its way to somebody."""
+        """DCC-A4: a visit is on its way to somebody."""
         if carried.ranks[-1] < self.me:
             raise InvariantError(f"{self.node} is visited by {carried.message.id}, which has no destination above")
 
     def _check_delivery(self, carried: Carried) -> None:
-        """A3: nothing that must come first is missing."""
+        """DCC-A3: nothing that must come first is missing."""
         tail = carried.ranks[0]
         expected = row(raised(self.clock, tail, [self.me]), self.me)
         due = row(carried.clock, self.me)
@@ -170,7 +170,7 @@ class DaisyChain(Multicast):
             raise InvariantError(f"{self.node} delivers {carried.message.id} before its past")
 
     def _check_index(self, carried: Carried, clock: Clock, lowest: int) -> None:
-        """A2: a message never counts later ones of its own entry server, or its destinations would wait for ever."""
+        """DCC-A2: a message never counts later ones of its own entry server, or its destinations wait for ever."""
         tail = carried.ranks[0]
         for rank, number in zip(carried.ranks[1:], carried.index, strict=True):
             counted = clock[first_edge(rank) + tail]

@@ -1,6 +1,6 @@
 """Packets of the daisy chain, and the clocks in them: whole, or only what changed since the last one on the channel.
 
-Spec: docs/protocols/daisy-chain.md (W1 to W3).
+Spec: docs/protocols/daisy-chain.md (DCC-W1 to DCC-W3).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Channels(State):
         return 0 if self.keeps_all_heads else rank
 
     def encode(self, clock: Clock, to: int) -> tuple[int, ...]:
-        """W1, W2: what a packet to that server must say."""
+        """DCC-W1, DCC-W2: what a packet to that server must say."""
         floor = self.floor(to)
         if floor:
             clock = without_heads_below(clock, floor)
@@ -85,7 +85,7 @@ class Channels(State):
         return changes(reference, clock)
 
     def decode(self, counters: tuple[int, ...], by: int, *, whole: bool) -> Clock | None:
-        """W3: the clock that server attached; None if the packet makes no sense."""
+        """DCC-W3: the clock that server attached; None if the packet makes no sense."""
         if whole:
             clock = (0,) * first_edge(self.floor(self.me)) + counters
             return clock if len(clock) == first_edge(self.size) else None

@@ -1,7 +1,7 @@
 """The daisy chain as its article prints it: unsafe, kept to show what goes wrong and what each correction mends.
 
 Messages can be delivered in a cycle, and servers can wait for each other for ever. Spec: docs/protocols/daisy-chain.md
-(P1 to P4 and the corrections C1 to C6).
+(DCC-P1 to DCC-P4 and the corrections DCC-C1 to DCC-C6).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Options(ChainOptions, frozen=True, forbid_unknown_fields=True):
 
     reduced: bool = False
     corrections: tuple[Literal["C1", "C2", "C4"], ...] = ()
-    """C1: visits wait for messages of their own entry server. C4: a message stops at its last destination.
-    C2: the strict rule, which stops there too."""
+    """DCC-C1: visits wait for messages of their own entry server. DCC-C4: a message stops at its last destination.
+    DCC-C2: the strict rule, which stops there too."""
     buffer: Literal["oldest", "newest"] = "oldest"
-    """Which of several held packets is taken first; the article leaves it open, C3 demands the oldest."""
+    """Which of several held packets is taken first; the article leaves it open, DCC-C3 demands the oldest."""
     first: Literal["slow", "fast"] = "slow"
-    """The first message of a server; the article leaves it open, C6 demands slow."""
+    """The first message of a server; the article leaves it open, DCC-C6 demands slow."""
 
 
 class SameDelta(Rule):
-    """P1: skip if the clock grew by just as much as at the delivery before."""
+    """DCC-P1: skip if the clock grew by just as much as at the delivery before."""
 
     constant: ClassVar[tuple[str, ...]] = (*Rule.constant, "size", "stops")
     durable: ClassVar[tuple[str, ...]] = ("last",)
@@ -55,7 +55,7 @@ class SameDelta(Rule):
         return merged(carried, clock), self._above()
 
     def _above(self) -> int:
-        """P2: upwards even past the last destination, as far as there are servers."""
+        """DCC-P2: upwards even past the last destination, as far as there are servers."""
         return self.me + 1 if self.me + 1 < self.size else NOWHERE
 
     def copy(self) -> Self:
@@ -86,7 +86,7 @@ class PublishedChain(DaisyChain):
         return SameDelta(me, size, first_is_fast=options.first == "fast", stops="C4" in options.corrections)
 
     def _is_enabled(self, carried: Carried) -> bool:
-        """P3: a visit does not look at the counter of its own entry server."""
+        """DCC-P3: a visit does not look at the counter of its own entry server."""
         if self.waits_for_own_entry or self.me in carried.ranks:
             return super()._is_enabled(carried)
         tail = carried.ranks[0]
@@ -94,10 +94,10 @@ class PublishedChain(DaisyChain):
         return is_covered((*due[:tail], *due[tail + 1 :]), (*mine[:tail], *mine[tail + 1 :]))
 
     def _check_visit(self, _carried: Carried) -> None:
-        """P2: a visit may have no destination left."""
+        """DCC-P2: a visit may have no destination left."""
 
     def _next_ready(self) -> int | None:
-        """P4: any held packet may be taken."""
+        """DCC-P4: any held packet may be taken."""
         if not self.newest_first:
             return super()._next_ready()
         ready = [i for i, carried in enumerate(self.held) if self._is_enabled(carried)]

@@ -1,7 +1,7 @@
 """Which server a message of the daisy chain goes to next: the rules that decide when it may skip the ones in between.
 
 A hop over the servers between two destinations is fast if it skips them and slow if it visits each. The rules here
-are safe; `cover` has a file of its own. Spec: docs/protocols/daisy-chain.md (R1 to R3).
+are safe; `cover` has a file of its own. Spec: docs/protocols/daisy-chain.md (DCC-R1 to DCC-R3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Rule(State):
         raise NotImplementedError
 
     def passed(self, _ranks: Ranks, carried: Clock, clock: Clock) -> tuple[Clock, int]:
-        """R1: a message that only visits takes all that is known here along to the next server."""
+        """DCC-R1: a message that only visits takes all that is known here along to the next server."""
         return merged(carried, clock), self.me + 1
 
     def next_destination(self, ranks: Ranks) -> int:
@@ -42,7 +42,7 @@ class Rule(State):
 
 
 class Strict(Rule):
-    """R2: skip only right behind a message with the same destinations, if nothing else became known meanwhile."""
+    """DCC-R2: skip only right behind a message with the same destinations, if nothing else became known meanwhile."""
 
     durable: ClassVar[tuple[str, ...]] = ("last",)
 
@@ -67,7 +67,7 @@ class Strict(Rule):
 
 
 class Lite(Rule):
-    """R3: skip if an earlier message to the same next destination saw all that concerns the servers in between.
+    """DCC-R3: skip if an earlier message to the same next destination saw all that concerns the servers in between.
 
     The clock of that earlier message need not be kept: it is enough to know at which delivery it was current, and at
     which delivery each server was last heard of.

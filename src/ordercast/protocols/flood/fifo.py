@@ -1,6 +1,6 @@
 """FIFO broadcast: flood, and what one node publishes is delivered everywhere in the order of publication.
 
-Spec: docs/protocols/fifo.md (O1 to O4).
+Spec: docs/protocols/fifo.md (FLD-O1 to FLD-O4).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Fifo(Flood):
         due = self.due.get(origin, 1)
         if number == due:
             self.due[origin] = due + 1
-            self._deliver(message, out)  # O1
+            self._deliver(message, out)  # FLD-O1
             if origin in self.held or origin in self.skipped.highest:
                 self._advance(origin, out)
         elif number > due and not self._is_skipped(message):
-            self.held.setdefault(origin, {})[number] = message  # O2
-        # O4: what was skipped and comes after all is dropped; to deliver it out of turn would break the order.
+            self.held.setdefault(origin, {})[number] = message  # FLD-O2
+        # FLD-O4: what was skipped and comes after all is dropped; to deliver it out of turn would break the order.
 
     def _advance(self, origin: Origin, out: Outbox) -> None:
-        """O3: deliver what has become due."""
+        """FLD-O3: deliver what has become due."""
         held = self.held.get(origin, {})
         due = self.skipped.next_absent(origin, self.due.get(origin, 1))
         while (message := held.pop(due, None)) is not None:
@@ -53,7 +53,7 @@ class Fifo(Flood):
             self.held.pop(origin, None)
 
     def _welcomed(self, seen: Summary, out: Outbox) -> None:
-        """O4: a newcomer does not wait for what it will not get."""
+        """FLD-O4: a newcomer does not wait for what it will not get."""
         super()._welcomed(seen, out)
         self.skipped.merge(seen)
         for origin, _, _ in seen:

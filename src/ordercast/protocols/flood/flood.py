@@ -1,7 +1,7 @@
 """Reliable uniform broadcast: what anyone delivers, everyone who lives and wants it delivers, exactly once.
 
 On any connected overlay. A protocol of its own and the ground floor of the ordering ones, which override `_stamp` and
-`_flooded`. Spec: docs/protocols/flood.md (F1 to F7), over docs/protocols/links.md.
+`_flooded`. Spec: docs/protocols/flood.md (FLD-F1 to FLD-F7), over docs/protocols/links.md.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Flood(Machine):
         self.seen = Seen()
         self.interest = Interest(place)
         self.waiting: dict[Key, tuple[Message, Stamp]] = {}
-        """Messages that too few other nodes are known to hold (F4)."""
+        """Messages that too few other nodes are known to hold (FLD-F4)."""
         self.holders: dict[Key, set[NodeId]] = {}
         self.admitted = place.incarnation == 0
-        """Whether this life has been welcomed by anyone (F7)."""
+        """Whether this life has been welcomed by anyone (FLD-F7)."""
         self.trusted = self.links.unsuspected()
         self.may_be_last = not place.neighbours or len(place.nodes) - 1 <= self.f
 
@@ -77,14 +77,14 @@ class Flood(Machine):
         self._deliver(message, out)
 
     def _deliver(self, message: Message, out: Outbox) -> None:
-        """F6: hand the message to the application if that wants it."""
+        """FLD-F6: hand the message to the application if that wants it."""
         if self.interest.includes(message):
             out.deliver(message)
 
     # Messages
 
     def on_publish(self, message: Message, out: Outbox) -> None:
-        """F1: a publication is a message that nobody else holds yet."""
+        """FLD-F1: a publication is a message that nobody else holds yet."""
         self.seen.add(message.origin, message.number)
         self._take_over(message, self._stamp(message), None, out)
 
@@ -106,7 +106,7 @@ class Flood(Machine):
             self._add_confirmed(out)
 
     def _take_over(self, message: Message, stamp: Stamp, source: NodeId | None, out: Outbox) -> None:
-        """F2, F3: relay a message met for the first time, and deliver it unless too few nodes hold it."""
+        """FLD-F2, FLD-F3: relay a message met for the first time, and deliver it unless too few nodes hold it."""
         waits = self.f > (0 if source is None else 1) and not self._enough(() if source is None else (source,))
         self.links.spread(Data, message, stamp, source, waits, out)
         if waits:
@@ -139,7 +139,7 @@ class Flood(Machine):
     # Uniformity: who else holds a message
 
     def _enough(self, holders: Collection[NodeId]) -> bool:
-        """F4: whether a message that these others hold may be delivered here."""
+        """FLD-F4: whether a message that these others hold may be delivered here."""
         if len(holders) >= self.f:
             return True
         # Even if all neighbours are suspected one of them must have it, because suspicions can be wrong. Only where
@@ -147,7 +147,7 @@ class Flood(Machine):
         return self.trusted.issubset(holders) and (bool(holders) or self.may_be_last)
 
     def _add_confirmed(self, out: Outbox) -> None:
-        """F4: whoever acknowledges a message holds it."""
+        """FLD-F4: whoever acknowledges a message holds it."""
         confirmed, self.links.confirmed = self.links.confirmed, []
         for peer, packet in confirmed:
             if isinstance(packet, Data):
@@ -161,7 +161,7 @@ class Flood(Machine):
                 self._release(key, out)
 
     def _release(self, key: Key, out: Outbox) -> None:
-        """F3: the message survives f crashes. That is what its publisher waits for, and now it may be delivered."""
+        """FLD-F3: the message survives f crashes. That is what its publisher waits for, and now it may be delivered."""
         del self.holders[key]
         message, stamp = self.waiting.pop(key)
         if message.origin == self.origin:
@@ -169,7 +169,7 @@ class Flood(Machine):
         self._flooded(message, stamp, out)
 
     def _review(self, out: Outbox) -> None:
-        """F5: suspicions changed, so fewer holders may do."""
+        """FLD-F5: suspicions changed, so fewer holders may do."""
         self.trusted = self.links.unsuspected()
         for key in [key for key, holders in self.holders.items() if self._enough(holders)]:
             self._release(key, out)
@@ -203,7 +203,7 @@ class Flood(Machine):
         self.interest.unsubscribe(topic)
 
     def _on_hello(self, peer: NodeId, life: int, out: Outbox) -> None:
-        """F7: tell a newcomer which messages this node will not send it."""
+        """FLD-F7: tell a newcomer which messages this node will not send it."""
         if not self.links.on_hello(peer, life):
             return
         coming = [
@@ -215,7 +215,7 @@ class Flood(Machine):
         self.links.resume(peer, out)
 
     def _welcomed(self, seen: Summary, out: Outbox) -> None:
-        """F7: what was before this life is over; the first Welcome confirms the subscriptions."""
+        """FLD-F7: what was before this life is over; the first Welcome confirms the subscriptions."""
         self.seen.merge(seen)
         if not self.admitted:
             self.admitted = True

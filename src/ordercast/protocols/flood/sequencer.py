@@ -1,7 +1,7 @@
 """Total order by a fixed sequencer: one node numbers all publications, everyone delivers by number.
 
 The order respects causality, because the sequencer numbers each publisher's messages in their order and nobody
-delivers, and so answers, what has no number yet. Spec: docs/protocols/sequencer.md (S1 to S6).
+delivers, and so answers, what has no number yet. Spec: docs/protocols/sequencer.md (FLD-S1 to FLD-S6).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Sequencer(Flood):
         self.numbered = 0
 
     def _flooded(self, message: Message, _stamp: Stamp, out: Outbox) -> None:
-        """S2: a message waits for its position; at the sequencer it may be given one now."""
+        """FLD-S2: a message waits for its position; at the sequencer it may be given one now."""
         rank = self.rank[message.origin]
         self.arrived[rank, message.number] = message
         if self.node == self.sequencer:
@@ -80,7 +80,7 @@ class Sequencer(Flood):
             self._deliver_ready(out)
 
     def _collect(self, rank: int, out: Outbox) -> None:
-        """S3: number a publisher's messages in their order, so that the total order respects causality."""
+        """FLD-S3: number a publisher's messages in their order, so that the total order respects causality."""
         before = len(self.fresh)
         while (rank, self.due[rank]) in self.arrived:
             self.fresh.append((rank, self.due[rank]))
@@ -91,7 +91,7 @@ class Sequencer(Flood):
             out.set_timer(BATCH, self.batch_ns)
 
     def _give_order(self, out: Outbox) -> None:
-        """S4: tell everyone the positions of what was collected."""
+        """FLD-S4: tell everyone the positions of what was collected."""
         if not self.fresh:
             return
         self.batches += 1
@@ -111,7 +111,7 @@ class Sequencer(Flood):
         self._check(peer, packet)
         _, batch, first = packet.heading
         if self.links.accept(peer, packet, out) and self.orders.add(Origin(self.sequencer), batch, peer):
-            # S5: orders are flooded like messages.
+            # FLD-S5: orders are flooded like messages.
             self.links.spread(Order, packet.heading, packet.publications, peer, False, out)
             self._note_positions(first, packet.publications)
             self._deliver_ready(out)
@@ -129,7 +129,7 @@ class Sequencer(Flood):
         self.positions.update(enumerate(publications, first))
 
     def _deliver_ready(self, out: Outbox) -> None:
-        """S6: deliver by position, without gaps."""
+        """FLD-S6: deliver by position, without gaps."""
         positions, arrived = self.positions, self.arrived
         while (publication := positions.get(self.position + 1)) is not None:
             message = arrived.pop(publication, None)

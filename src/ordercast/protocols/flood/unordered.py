@@ -1,6 +1,6 @@
 """Deliberately weak: claims causal order, resends nothing and orders nothing. It exists for the judge to catch.
 
-Spec: docs/protocols/unordered.md (U1, U2).
+Spec: docs/protocols/unordered.md (FLD-U1, FLD-U2).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Unordered(Machine):
         self.interest = Interest(place)
 
     def on_publish(self, message: Message, out: Outbox) -> None:
-        out.complete(message.id)  # U1: there is nothing it would wait for.
+        out.complete(message.id)  # FLD-U1: there is nothing it would wait for.
         self._pass_on(message, None, out)
 
     def on_receive(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
@@ -47,7 +47,7 @@ class Unordered(Machine):
         self._pass_on(packet.message, peer, out)
 
     def _pass_on(self, message: Message, source: NodeId | None, out: Outbox) -> None:
-        """U1, U2: relay a new message and deliver it in the same breath."""
+        """FLD-U1, FLD-U2: relay a new message and deliver it in the same breath."""
         if not self.seen.add(message.origin, message.number, source):
             return
         packet = Bare(message)

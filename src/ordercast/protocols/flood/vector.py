@@ -1,7 +1,7 @@
 """Causal broadcast with vector clocks: if m1 happened before m2, every node delivers m1 first, whatever the topics.
 
 Fixed group, whole vector in every message: the baseline that the tree protocols are compared with.
-Spec: docs/protocols/vector.md (V1 to V4), from [BSS91].
+Spec: docs/protocols/vector.md (FLD-V1 to FLD-V4), from [BSS91].
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Vector(Flood):
             raise PeerError(peer, f"stamped {message.id} with a vector that does not count the message itself")
 
     def _stamp(self, message: Message) -> Stamp:
-        """V1: what this node has delivered, and the message itself."""
+        """FLD-V1: what this node has delivered, and the message itself."""
         counts = self.delivered.copy()
         counts[self.rank[self.node]] = message.number
         return tuple(counts)
 
     def _flooded(self, message: Message, stamp: Stamp, out: Outbox) -> None:
-        """V2 to V4: deliver the message and what it was the last obstacle of, or file it under what it waits for."""
+        """FLD-V2 to FLD-V4: deliver the message and what waited for it alone, or file it under what it waits for."""
         candidates = [(message, stamp)]
         for candidate in candidates:  # It grows while it is looked at.
             message, stamp = candidate
@@ -70,7 +70,7 @@ class Vector(Flood):
                 candidates += self.blocked.pop((rank, message.number), ())
 
     def _blocker(self, message: Message, stamp: Stamp) -> Blocker | None:
-        """V2: one publication that must be delivered before the message; None: nothing is missing."""
+        """FLD-V2: one publication that must be delivered before the message; None: nothing is missing."""
         publisher = self.rank[message.origin]
         if self.delivered[publisher] < message.number - 1:
             return publisher, message.number - 1

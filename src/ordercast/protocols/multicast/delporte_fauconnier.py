@@ -1,6 +1,6 @@
 """Delporte-Gallet and Fauconnier's atomic multicast: a message climbs through its destinations, which wait for its end.
 
-Genuine, and also keeps real-time order. Spec: docs/protocols/delporte-fauconnier.md (D1 to D5).
+Genuine, and also keeps real-time order. Spec: docs/protocols/delporte-fauconnier.md (AMC-D1 to AMC-D5).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class DelporteFauconnier(Multicast):
         """The message whose end this node waits for."""
 
     def _on_ask(self, message: Message, _ranks: Ranks, out: Outbox) -> None:
-        """D1: a client's copy at the lowest destination."""
+        """AMC-D1: a client's copy at the lowest destination."""
         self._enqueue(message, out)
 
     def _on_step(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
@@ -87,7 +87,7 @@ class DelporteFauconnier(Multicast):
         self._pump(out)
 
     def _pump(self, out: Outbox) -> None:
-        """D2: handle one message after the other, until one must end elsewhere first."""
+        """AMC-D2: handle one message after the other, until one must end elsewhere first."""
         while self.current is None and self.queue:
             message = self.queue.popleft()
             ranks = self._ranks(message)
@@ -97,21 +97,21 @@ class DelporteFauconnier(Multicast):
                 self._pass_on(message, ranks, out)
 
     def _pass_on(self, message: Message, ranks: Ranks, out: Outbox) -> None:
-        """D3: send the message up and wait for its end."""
+        """AMC-D3: send the message up and wait for its end."""
         if self.delivers_early:
             out.deliver(message)
         out.send(self.servers[min(rank for rank in ranks if rank > self.me)], Climb(message))
         self.current = message
 
     def _finish(self, message: Message, ranks: Ranks, out: Outbox) -> None:
-        """D4: the highest destination never waits; it ends the message for all others and answers the client."""
+        """AMC-D4: the highest destination never waits; it ends the message for all others and answers the client."""
         out.deliver(message)
         for rank in ranks[:-1]:
             out.send(self.servers[rank], End(message.origin, message.number))
         self._answer(message, out)
 
     def _on_end(self, peer: NodeId, key: tuple[Origin, int], out: Outbox) -> None:
-        """D5: the message is delivered everywhere above, so the next one may be handled."""
+        """AMC-D5: the message is delivered everywhere above, so the next one may be handled."""
         message = self.current
         if message is None or key_of(message) != key:
             raise PeerError(peer, f"ends message {key[0]}#{key[1]}, for which {self.node} does not wait")

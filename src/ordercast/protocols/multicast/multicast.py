@@ -1,7 +1,7 @@
 """What the atomic multicast protocols share: destinations that make sense, clients that ask, servers that answer.
 
 A client sends its message to the entry servers of the protocol and is done when it has the answers it waits for; a
-server that publishes is a client of its own. Spec: docs/protocols/multicast.md (M1 to M4).
+server that publishes is a client of its own. Spec: docs/protocols/multicast.md (AMC-M1 to AMC-M4).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Multicast(Machine):
     # Clients
 
     def on_publish(self, message: Message, out: Outbox) -> None:
-        """M1, M2: refuse what has no sensible destinations before anything is sent; then ask the entry servers."""
+        """AMC-M1, AMC-M2: refuse what has no sensible destinations before anything is sent; then ask the entries."""
         ranks = self._destinations(message)
         self.awaited[message.number] = len(ranks) if self.everyone_answers else 1
         for entry in self._entries(ranks):
@@ -113,7 +113,7 @@ class Multicast(Machine):
         return ranks
 
     def _on_done(self, peer: NodeId, number: int, out: Outbox) -> None:
-        """M4: the last answer completes the request."""
+        """AMC-M4: the last answer completes the request."""
         left = self.awaited.get(number, 0) - 1
         if left < 0:
             raise PeerError(peer, f"answers message {number} of {self.node}, which waits for no answer")
@@ -139,7 +139,7 @@ class Multicast(Machine):
             self._on_step(peer, packet, out)
 
     def _answer(self, message: Message, out: Outbox) -> None:
-        """M3: tell the publisher that its message was delivered here."""
+        """AMC-M3: tell the publisher that its message was delivered here."""
         publisher = message.publisher
         if publisher == self.node:
             self._on_done(publisher, message.number, out)

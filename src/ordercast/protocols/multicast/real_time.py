@@ -2,7 +2,7 @@
 
 An atomic multicast orders messages without a cycle, but may put a later request before an earlier one that is already
 answered. Here a server hands a message to the application, and answers, only when all its destinations have come to it
-and are done with everything before it. Spec: docs/protocols/real-time.md (T1 to T4).
+and are done with everything before it. Spec: docs/protocols/real-time.md (AMC-T1 to AMC-T4).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RealTime(Machine):
         self.reached[key] = self.reached.get(key, 0) + 1
 
     def _absorb(self, effects: EffectLog, out: Outbox) -> None:
-        """T1: packets of the multicast leave at once; deliveries and answers queue up."""
+        """AMC-T1: packets of the multicast leave at once; deliveries and answers queue up."""
         for effect in effects.effects:
             match effect:
                 case Deliver() | Complete() | Send(_, Done()):
@@ -83,7 +83,7 @@ class RealTime(Machine):
         self._advance(out)
 
     def _advance(self, out: Outbox) -> None:
-        """T2 to T4: whatever the first in line is, until it is a message that others have not come to."""
+        """AMC-T2 to AMC-T4: whatever the first in line is, until it is a message that others have not come to."""
         while self.line:
             match self.line[0]:
                 case Deliver(message):
@@ -101,7 +101,7 @@ class RealTime(Machine):
             self.line.popleft()
 
     def _announce(self, key: Key, others: list[NodeId], out: Outbox) -> None:
-        """T2: once, and only at its turn; that it was ordered here is not enough, for what is before it may wait."""
+        """AMC-T2: once, and only at its turn: to be ordered here is not enough, for what is before it may wait."""
         if not self.announced:
             self.announced = True
             for other in others:

@@ -1,6 +1,6 @@
 """Skeen's atomic multicast: every destination proposes a timestamp, the largest proposal decides, all deliver by it.
 
-Genuine: only the destinations and the client take part. Spec: docs/protocols/skeen.md (K1 to K7).
+Genuine: only the destinations and the client take part. Spec: docs/protocols/skeen.md (AMC-K1 to AMC-K7).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Skeen(Multicast):
         return ranks
 
     def _on_ask(self, message: Message, ranks: Ranks, out: Outbox) -> None:
-        """K1, K2: propose the next tick of the clock to all other destinations."""
+        """AMC-K1, AMC-K2: propose the next tick of the clock to all other destinations."""
         key = key_of(message)
         record = self.records.get(key) or Record(message, ranks)
         self._tick()
@@ -84,7 +84,7 @@ class Skeen(Multicast):
         self._settle(key, Record(message, ranks, _with(record.proposals, own), own), out)
 
     def _on_step(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
-        """K3: note a proposal; it may be here before the client's copy."""
+        """AMC-K3: note a proposal; it may be here before the client's copy."""
         if not isinstance(packet, Propose):
             raise self._not_ours(peer, packet)
         message = packet.message
@@ -99,7 +99,7 @@ class Skeen(Multicast):
         self._settle(key, Record(message, record.ranks, proposals, record.own), out)
 
     def _settle(self, key: Key, record: Record, out: Outbox) -> None:
-        """K4, K5: with all proposals the largest is final, and what is first in line with a final one is delivered."""
+        """AMC-K4, AMC-K5: with all proposals the largest is final; what is first in line and final is delivered."""
         if len(record.proposals) == len(record.ranks) and record.own is not None:
             final = record.proposals[-1]
             if final != record.own:
@@ -118,11 +118,11 @@ class Skeen(Multicast):
         self.clock += 1
 
     def _catch_up(self, final: Timestamp) -> None:
-        """K4: later proposals exceed every final timestamp seen here."""
+        """AMC-K4: later proposals exceed every final timestamp seen here."""
         self.clock = max(self.clock, final[0])
 
     def _deliver(self, record: Record, out: Outbox) -> None:
-        """K6, K7: deliver and answer."""
+        """AMC-K6, AMC-K7: deliver and answer."""
         if self.checked:
             self._check_delivery(record)
         _, key = self.line.pop(0)
@@ -131,7 +131,7 @@ class Skeen(Multicast):
         self._answer(record.message, out)
 
     def _check_delivery(self, record: Record) -> None:
-        """S2 to S4: nothing known has a lower timestamp, and the clock sees to it that nothing later gets one."""
+        """AMC-S2 to AMC-S4: nothing known has a lower timestamp, and because of the clock nothing later gets one."""
         final = record.final
         mine = [other for other in self.records.values() if other.own is not None]
         lowest = min(other.final or other.own or () for other in mine)

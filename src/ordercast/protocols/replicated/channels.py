@@ -1,7 +1,7 @@
 """Numbered channels between groups and clients: what one sends, the other takes exactly once and in order.
 
 The numbers are part of what a group agrees on, so whichever replica leads sends the same packets under the same
-numbers. Spec: docs/protocols/replicated.md (N1 to N4).
+numbers. Spec: docs/protocols/replicated.md (REP-N1 to REP-N4).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Endpoint(State):
         """By target: what was sent up to this number should be confirmed by now."""
 
     def post(self, target: NodeId, body: bytes) -> int | None:
-        """N1: number a packet and keep it until it is taken; None if it is, which other replicas may bring about."""
+        """REP-N1: number a packet and keep it until it is taken; None if it is already, by other replicas' doing."""
         number = self.sent.get(target, 0) + 1
         self.sent[target] = number
         if number <= self.taken.get(target, 0):
@@ -43,7 +43,7 @@ class Endpoint(State):
         return number
 
     def confirm(self, target: NodeId, number: int) -> None:
-        """N4: the target has had everything up to `number`."""
+        """REP-N4: the target has had everything up to `number`."""
         self.taken[target] = max(number, self.taken.get(target, 0))
         outputs = self.outputs.get(target, {})
         for old in [waiting for waiting in outputs if waiting <= number]:
@@ -53,7 +53,7 @@ class Endpoint(State):
         yield from self.outputs.get(target, {}).items()
 
     def late(self, target: NodeId) -> list[tuple[int, bytes]]:
-        """N3: what was unconfirmed at the last such call already; what is younger may just be on its way."""
+        """REP-N3: what was unconfirmed at the last such call already; what is younger may just be on its way."""
         overdue = self.overdue.get(target, 0)
         self.overdue[target] = self.sent.get(target, 0)
         return [(number, body) for number, body in self.unconfirmed(target) if number <= overdue]
@@ -63,7 +63,7 @@ class Endpoint(State):
         return [target for target, outputs in self.outputs.items() if outputs]
 
     def expects(self, source: NodeId, number: int) -> bool:
-        """N2: whether this is the next packet of the source."""
+        """REP-N2: whether this is the next packet of the source."""
         return number == self.received.get(source, 0) + 1
 
     def has_had(self, source: NodeId, number: int) -> bool:

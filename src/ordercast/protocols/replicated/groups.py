@@ -1,4 +1,7 @@
-"""Which servers form which group, and a message as the groups see it. Spec: docs/protocols/replicated.md (R1, R2)."""
+"""Which servers form which group, and a message as the groups see it.
+
+Spec: docs/protocols/replicated.md (REP-R1, REP-R2).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class Division(State):
     constant: ClassVar[tuple[str, ...]] = ("names", "members", "group_of")
 
     def __init__(self, servers: tuple[NodeId, ...], nodes: tuple[NodeId, ...], replicas: int) -> None:
-        """R1: neighbours in the order of servers; what does not fill a group of its own goes to the last one."""
+        """REP-R1: neighbours in the order of servers; what does not fill a group of its own goes to the last one."""
         count = len(servers) // replicas
         if not count:
             raise UsageError(f"replicas: {len(servers)} servers are too few for a group of {replicas}")

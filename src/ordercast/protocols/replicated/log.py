@@ -2,7 +2,7 @@
 
 One replica leads a view and appends; what a majority has is committed and stays. When a leader is suspected the next
 replica collects what a majority knows before it leads, so no committed entry is lost; wrong suspicions cost time only.
-Spec: docs/protocols/replicated.md (V1 to V9).
+Spec: docs/protocols/replicated.md (REP-V1 to REP-V9).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ReplicaLog(State):
         self.told = dict.fromkeys(self.others, 0)
         """The number of committed entries that each replica was last told."""
         self.acked = dict.fromkeys(self.others, 0)
-        """The length that each replica's log is known to have in this view; _NOT_HERE before it has entered the view."""
+        """The length that each replica's log is known to have in this view; _NOT_HERE before it has entered it."""
         self.settled = dict.fromkeys(self.others, 0)
         """The number of committed entries that each replica says it knows of."""
         self.rewound: dict[NodeId, int] = {}
@@ -162,13 +162,13 @@ class ReplicaLog(State):
     # The leader's side
 
     def propose(self, entry: Entry) -> None:
-        """V1: the leader appends; `flush` sends."""
+        """REP-V1: the leader appends; `flush` sends."""
         if not self.leading:
             raise InvariantError(f"{self.me} proposes and does not lead")
         self.entries.append(entry)
 
     def flush(self, out: Outbox) -> None:
-        """V1: bring every replica that is not suspected up to date, with one packet each."""
+        """REP-V1: bring every replica that is not suspected up to date, with one packet each."""
         if not self.leading:
             return
         for peer in self.others:
@@ -183,13 +183,13 @@ class ReplicaLog(State):
         self.sent[peer], self.told[peer] = self.length, self.committed
 
     def _probe(self, peer: NodeId, out: Outbox) -> None:
-        """V6: an Append that is empty; whoever lacks something says so."""
+        """REP-V6: an Append that is empty; whoever lacks something says so."""
         self.rewound.pop(peer, None)
         self.sent[peer] = self.length
         self._append(peer, out)
 
     def _rewind(self, peer: NodeId, length: int, out: Outbox) -> None:
-        """V4: begin where the replica says, once: it says so for every packet behind the one that it lacks."""
+        """REP-V4: begin where the replica says, once: it says so for every packet behind the one that it lacks."""
         if self.rewound.get(peer) != length:
             self.rewound[peer] = length
             self.sent[peer] = max(length, self.base)
@@ -200,7 +200,7 @@ class ReplicaLog(State):
         return self.entries[self.applied - self.base :]
 
     def take_committed(self) -> list[Entry]:
-        """V3: what is to be applied now, in order; each entry once."""
+        """REP-V3: what is to be applied now, in order; each entry once."""
         if self.leading:
             self._commit()
         ready = self.entries[self.applied - self.base : self.committed - self.base]
@@ -210,7 +210,7 @@ class ReplicaLog(State):
         return ready
 
     def _commit(self) -> None:
-        """V2: what a majority has in this view is committed."""
+        """REP-V2: what a majority has in this view is committed."""
         lengths = sorted([self.length, *self.acked.values()], reverse=True)
         self.committed = max(self.committed, lengths[self._majority() - 1])
 
@@ -218,7 +218,7 @@ class ReplicaLog(State):
         return len(self.members) // 2 + 1
 
     def _drop_until(self, stable: int) -> None:
-        """V9: what everybody has committed is dropped."""
+        """REP-V9: what everybody has committed is dropped."""
         keep = min(stable, self.applied)
         if keep > self.base:
             del self.entries[: keep - self.base]
@@ -247,7 +247,7 @@ class ReplicaLog(State):
                 raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of the log")
 
     def _on_append(self, peer: NodeId, packet: Append, out: Outbox) -> None:
-        """V4: follow the leader's log where the two are known to be equal up to `start`."""
+        """REP-V4: follow the leader's log where the two are known to be equal up to `start`."""
         if not self._accepts_view(peer, packet.view, out):
             return
         known = self.length if self.last_view == packet.view else self.committed
@@ -289,7 +289,7 @@ class ReplicaLog(State):
     # Views
 
     def _on_prepare(self, peer: NodeId, packet: Prepare, out: Outbox) -> None:
-        """V5: promise to follow no lower view, and say what is here beyond what the sender has committed."""
+        """REP-V5: promise to follow no lower view, and say what is here beyond what the sender has committed."""
         follows_already = packet.view == self.last_view  # Then the sender leads: this is a late copy of its question.
         if self._accepts_view(peer, packet.view, out) and not follows_already:
             start = min(packet.committed, self.length)
@@ -314,7 +314,7 @@ class ReplicaLog(State):
         return [promise for promise in self.promises.values() if promise.end == promise.length]
 
     def _lead(self, out: Outbox) -> None:
-        """V6: take over the best log of a majority; it holds all that any earlier view has committed."""
+        """REP-V6: take over the best log of a majority; it holds all that any earlier view has committed."""
         given = self._given()
         self._adopt(given)
         self.committed = max([self.committed, *(promise.committed for promise in given)])
@@ -336,13 +336,13 @@ class ReplicaLog(State):
         self._seek_leader(out)
 
     def on_trust(self, peer: NodeId, out: Outbox) -> None:
-        """V8: what was not sent meanwhile, or was lost, is sent now."""
+        """REP-V8: what was not sent meanwhile, or was lost, is sent now."""
         self.suspected.discard(peer)
         self._ask_where_it_stands(peer, out)
         self._seek_leader(out)
 
     def _ask_where_it_stands(self, peer: NodeId, out: Outbox) -> None:
-        """V8: whoever leads, or wants to, asks again; nobody else does."""
+        """REP-V8: whoever leads, or wants to, asks again; nobody else does."""
         if self.leading:
             self._probe(peer, out)
         elif self._leader_of(self.view) == self.me:
@@ -358,7 +358,7 @@ class ReplicaLog(State):
         return self.acked[peer] < self.length or self.settled[peer] < self.committed
 
     def retry(self, out: Outbox) -> None:
-        """V8: ask again for what has not come; between two views that is the log of the one who is to lead."""
+        """REP-V8: ask again for what has not come; between two views that is the log of the one who is to lead."""
         for peer in self.others:
             if peer not in self.suspected and not (self.leading and not self._lags(peer)):
                 self._ask_where_it_stands(peer, out)
@@ -368,20 +368,20 @@ class ReplicaLog(State):
         self._seek_leader(out)
 
     def on_recover(self, out: Outbox) -> None:
-        """V8: the former self's suspicions are forgotten, and everybody hears where this replica stands."""
+        """REP-V8: the former self's suspicions are forgotten, and everybody hears where this replica stands."""
         self.suspected.clear()
         for peer in self.others:
             self.on_trust(peer, out)
 
     def _on_stale(self, peer: NodeId, view: int, out: Outbox) -> None:
-        """V7, V8: enter the view if it is higher; whoever leads shows the sender its log, and if nobody does one will."""
+        """REP-V7, REP-V8: enter the view if it is higher; whoever leads it shows the sender its log."""
         if view > self.view:
             self._leave_view(view)
         self._ask_where_it_stands(peer, out)
         self._seek_leader(out)
 
     def _seek_leader(self, out: Outbox) -> None:
-        """V5, V7: behind a suspected leader comes the next replica that is not suspected; it is told if it sleeps."""
+        """REP-V5, REP-V7: behind a suspected leader comes the next that is not suspected; it is told if it sleeps."""
         if self._leader_of(self.view) not in self.suspected:
             return
         view = self.view + 1

@@ -104,7 +104,7 @@ class Replicated(Machine):
     # The application's end
 
     def on_publish(self, message: Message, out: Outbox) -> None:
-        """R2: refuse what has no sensible destinations before anything is sent; then be a client."""
+        """REP-R2: refuse what has no sensible destinations before anything is sent; then be a client."""
         self._check_destinations(message)
         effects = EffectLog()
         self.client.machine.on_publish(to_groups(message, self.division.groups(message.dst)), effects)
@@ -153,7 +153,7 @@ class Replicated(Machine):
         raise PeerError(peer, f"speaks to {name}, which {self.node} is not part of")
 
     def _on_input(self, peer: NodeId, packet: Input, out: Outbox) -> None:
-        """N2, N3: a client takes its next packet at once; a replica holds it until the group has agreed on it."""
+        """REP-N2, REP-N3: a client takes its next packet at once; a replica holds it until the group agrees on it."""
         target = self._endpoint(peer, packet.target)
         if peer not in self.division.members.get(packet.source, ()):
             raise PeerError(peer, f"sends for {packet.source}, which it is not part of")
@@ -174,14 +174,14 @@ class Replicated(Machine):
             raise PeerError(peer, f"asks for message {inner.message.id} without naming servers")
 
     def _pursue(self, source: NodeId, number: int, body: bytes, out: Outbox) -> None:
-        """R3: the leader proposes its next input; everybody else hands it to the leader, if there is one."""
+        """REP-R3: the leader proposes its next input; everybody else hands it to the leader, if there is one."""
         if self.log.leading:
             self._propose_from(source)
         elif self.log.leader is not None:
             out.send(self.log.leader, Forward(Entry(source, number, body)))
 
     def _propose_from(self, source: NodeId) -> None:
-        """R3: inputs enter the log in the order of their numbers, without gap or repetition."""
+        """REP-R3: inputs enter the log in the order of their numbers, without gap or repetition."""
         logged = self.logged.get(source, self.group.received.get(source, 0))
         while (body := self._known(source, logged + 1)) is not None:
             logged += 1
@@ -221,11 +221,11 @@ class Replicated(Machine):
         return any(self._contact(target) is not None for endpoint in endpoints for target in endpoint.targets())
 
     def _can_be_taken(self, source: NodeId) -> bool:
-        """R9: what is held can be taken if it is the source's next input, or if the source is there to fill the gap."""
+        """REP-R9: held inputs can be taken if they begin with the next one, or if the source can fill the gap."""
         return self.group.received.get(source, 0) + 1 in self.held[source] or self._contact(source) is not None
 
     def on_timer(self, name: Hashable, out: Outbox) -> None:
-        """R6: what should have been confirmed by now is sent again, by followers too: they may only lack the news."""
+        """REP-R6: what should be confirmed by now is sent again, by followers too: they may only lack the news."""
         if name != RETRY:
             raise InvariantError(f"{self.node} has no timer {name!r}")
         self.watching = False
@@ -240,7 +240,7 @@ class Replicated(Machine):
         self._settle(out)
 
     def _enter_view(self, out: Outbox) -> None:
-        """R5: a new leader sends again what is unconfirmed; whoever holds inputs hands them to it."""
+        """REP-R5: a new leader sends again what is unconfirmed; whoever holds inputs hands them to it."""
         self.served_view = self.log.last_view
         self.offered.clear()
         self.logged.clear()
@@ -257,7 +257,7 @@ class Replicated(Machine):
                 self._pursue(source, number, body, out)
 
     def _apply(self, entry: Entry, out: Outbox) -> None:
-        """R4: all replicas apply the same inputs in the same order."""
+        """REP-R4: all replicas apply the same inputs in the same order."""
         if not self.group.expects(entry.source, entry.number):
             raise InvariantError(f"{self.node}: input {entry.number} of {entry.source} is not the next one")
         self._take(self.group, entry, out)
@@ -309,14 +309,14 @@ class Replicated(Machine):
         return next((member for member in self.division.members[target] if member not in self.suspected), None)
 
     def _resend(self, endpoint: Endpoint, target: NodeId, out: Outbox) -> None:
-        """N3: everything unconfirmed, in order, to whoever is the contact now."""
+        """REP-N3: everything unconfirmed, in order, to whoever is the contact now."""
         contact = self._contact(target)
         if contact is not None and self._speaks_for(endpoint):
             for number, body in endpoint.unconfirmed(target):
                 self._send(contact, Input(endpoint.name, target, number, body), out)
 
     def _confirm(self, endpoint: Endpoint, source: NodeId, out: Outbox) -> None:
-        """N4: tell every replica of the source, for each of them may have to lead."""
+        """REP-N4: tell every replica of the source, for each of them may have to lead."""
         for member in self.division.members[source]:
             if member not in self.suspected:
                 self._send(member, Taken(source, endpoint.name, endpoint.received.get(source, 0)), out)
@@ -330,7 +330,7 @@ class Replicated(Machine):
     # Suspicion and restarts
 
     def on_suspect(self, peer: NodeId, out: Outbox) -> None:
-        """R6: whoever was to see to our packets is gone, so the next one gets them."""
+        """REP-R6: whoever was to see to our packets is gone, so the next one gets them."""
         before = self._contacts_at(peer)
         self.suspected.add(peer)
         if peer in self.log.others:
@@ -362,7 +362,7 @@ class Replicated(Machine):
             self._pursue_all(out)
 
     def on_recover(self, out: Outbox) -> None:
-        """R7: say so, send again what is unconfirmed, and hand over again what is held."""
+        """REP-R7: say so, send again what is unconfirmed, and hand over again what is held."""
         for peer in self.neighbours:
             out.send(peer, Back())
         self.served_view = self.log.last_view
@@ -373,7 +373,7 @@ class Replicated(Machine):
         self._settle(out)
 
     def _on_back(self, peer: NodeId, out: Outbox) -> None:
-        """R7: what was on its way to the sender is lost, so it is sent again."""
+        """REP-R7: what was on its way to the sender is lost, so it is sent again."""
         if peer in self.log.others:
             self._on_replica_back(peer, out)
         for target in self._contacts_at(peer):

@@ -39,7 +39,7 @@ class ChainOptions(daisy_chain.Options, frozen=True, forbid_unknown_fields=True)
 
 
 class EnteringSkeen(Skeen):
-    """R8: a message enters at its lowest destination, and a proposal is as good as the client's copy.
+    """REP-R8: a message enters at its lowest destination, and a proposal is as good as the client's copy.
 
     A client that dies while it sends to several groups would leave a message that some of them wait for in vain.
     """
