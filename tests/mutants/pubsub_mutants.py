@@ -43,7 +43,7 @@ def _broker(
             super().__init__(place, settings, wires, ledger, saved)
             kept = ledger if ledger is not None else NoLedger()
             self.overlay = overlay(place, settings, wires, kept, saved)
-            self.topics = topics(place, settings, wires, self.overlay, kept, saved)
+            self.topics = topics(settings, wires, self.overlay, kept, saved)
             self.overlay.topics = self.topics
 
     return Broken
@@ -111,7 +111,7 @@ class CommitsForThePresent(Ordering):
     """A3: the root waits for the members that are below it just now."""
 
     def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
-        return {member for member, _ in self.t.members.present(node)} <= {member for member, _ in covered}
+        return {member for member, _ in node.present()} <= {member for member, _ in covered}
 
 
 class LastIds(Channels):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from ordercast.broker.place import NoLedger, Place, Saved
+from ordercast.broker.place import NoLedger, Saved
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.messages import Guarantee, Packet
@@ -168,8 +168,7 @@ class Tree:
         overlay = self.overlays[name] = HandOverlay(NodeId(name), self.directory)
         overlay.life = life
         self.dead.discard(name)
-        place = Place(NodeId(name), name, self.directory, life=life)
-        self.brokers[name] = self.topics_type(place, self.settings, HandWires(self, name), overlay, NoLedger(), saved)
+        self.brokers[name] = self.topics_type(self.settings, HandWires(self, name), overlay, NoLedger(), saved)
 
     def wires(self, name: str) -> HandWires:
         wires = self.brokers[name].wires

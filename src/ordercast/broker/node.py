@@ -33,7 +33,7 @@ class Broker(ProcessMachine):
         self.wires = wires
         self.ledger = ledger if ledger is not None else NoLedger()
         self.overlay = Overlay(place, settings, wires, self.ledger, saved)
-        self.topics = Topics(place, settings, wires, self.overlay, self.ledger, saved)
+        self.topics = Topics(settings, wires, self.overlay, self.ledger, saved)
         self.overlay.topics = self.topics
         self._of_the_tree = frozenset(self.overlay.packets)
 

@@ -16,7 +16,7 @@ Fenced = dict[Origin, int]
 """Sessions that never count again, up to and including this attach number."""
 
 
-class OverlayPort(Protocol):
+class TreePort(Protocol):
     """What the topics may ask the overlay."""
 
     node: NodeId

@@ -97,6 +97,10 @@ class RosterBook(State):
             if self.live(topic)
         }
 
+    def fences(self) -> Fenced:
+        """For the wire: everything that has ended."""
+        return dict(sorted(self.ended.items()))
+
     def topics(self) -> list[Topic]:
         """All topics that somebody is a member of."""
         return [topic for topic in sorted(self.joined) if self.live(topic)]

@@ -58,9 +58,7 @@ def test_without_voids_it_stays_for_ever() -> None:
             pass
 
     class NoVoids(Topics):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self.gaps = Open(self)
+        gaps_type = Open
 
     class NoVoidsTree(Tree):
         topics_type = NoVoids
@@ -105,7 +103,7 @@ def test_a_gap_stays_while_orphans_are_published_and_a_late_one_finds_it_closed(
         if first:
             while adopter(NodeId("b1"), 1, 0, T) not in tree.brokers["b0"].book.live(T):
                 assert tree.carry("b1", "b0", 1) + tree.carry("b0", "b1", 1)
-            tree.brokers["b0"].learn({}, {Origin("w"): 1 << 62})
+            tree.brokers["b0"].news.learn({}, {Origin("w"): 1 << 62})
             tree.brokers["b0"].turn_end()
         settle(tree, y, z)
         tree.pass_time(25_000)

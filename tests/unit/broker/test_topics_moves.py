@@ -7,6 +7,7 @@ from typing import Any
 from ordercast.broker.place import Saved
 from ordercast.broker.roster_book import adopter, broker_of, fence
 from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.members import Members
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin
@@ -169,7 +170,7 @@ def test_the_history_of_a_fenced_session_goes_no_further_than_the_edge_that_did_
     u.subscribe()
     tree.run()
     assert tree.log_of("b1") == ["w1"]
-    tree.brokers["b0"].learn({}, fence(w.origin))
+    tree.brokers["b0"].news.learn({}, fence(w.origin))
     tree.attach("b1", "b0")
     tree.run()
     tree.pass_time(1000)
@@ -220,7 +221,7 @@ def test_nobody_waits_for_the_adopter_of_a_dead_broker() -> None:
     adopting(tree)
     tree.overlays["b0"].dead[NodeId("b1")] = 1
     x.publish("k", guarantee="total")
-    tree.brokers["b0"].safety.neighbours_changed()
+    tree.brokers["b0"].copies.neighbours_changed()
     tree.run()
     tree.brokers["b0"].turn_end()
     tree.run()
@@ -253,12 +254,14 @@ def test_clients_are_no_adopters_whatever_their_names() -> None:
 # The rules are needed
 
 
-class _AnyEpoch(Authority):
+class _AnyEpochCovers(Grants):
     def all_of(self, topic: Any, covered: Any) -> bool:
-        return self.t.book.live(topic) <= {member for member, _ in covered}
+        return self.book.live(topic) <= {member for member, _ in covered}
 
+
+class _AnyEpochIsPresent(Authority):
     def _present(self, node: Any) -> set[Origin]:
-        return {member for member, _ in self.t.members.present(node)}
+        return {member for member, _ in node.present()}
 
 
 class _KeepsMoved(Members):
@@ -267,7 +270,8 @@ class _KeepsMoved(Members):
 
 
 class _Forgetful(Topics):
-    authority_type = _AnyEpoch
+    grants_type = _AnyEpochCovers
+    authority_type = _AnyEpochIsPresent
     members_type = _KeepsMoved
 
 

@@ -49,7 +49,7 @@ def test_what_is_held_and_what_is_not(
     """P2, for both scopes; the client that publishes is x."""
     tree = Tree({}, order_scope=scope)
     broker = tree.brokers["b0"]
-    node = broker.node(T)
+    node = broker.channels.node(T)
     for i, (origin, key) in enumerate(pending):
         node.add_pending(publication(origin, 50 + i, TOTAL, key))
     for i, (origin, kind, key) in enumerate(held):

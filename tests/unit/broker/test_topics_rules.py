@@ -8,7 +8,7 @@ import pytest
 
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.join_wave import Waves
+from ordercast.broker.topics.join_wave import JoinWaves
 from ordercast.broker.topics.members import Members
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
@@ -77,12 +77,12 @@ class NoOrphans(Orphans):
         return False
 
 
-class NoHoldBack(Waves):
+class NoHoldBack(JoinWaves):
     def holds_back(self) -> bool:
         return False
 
 
-class AnyFewKnow(Waves):
+class AnyFewKnow(JoinWaves):
     def enough(self, recorded: set[NodeId]) -> bool:
         return True
 

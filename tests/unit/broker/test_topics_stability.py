@@ -136,7 +136,7 @@ def test_clients_pause_above_the_limit_and_nothing_is_evicted() -> None:
 
 def test_stable_entries_behind_an_unstable_one_leave_too() -> None:
     tree = Tree({})
-    node = tree.brokers["b0"].node(T)
+    node = tree.brokers["b0"].channels.node(T)
     for origin, count in (("slow", 1), ("fast", 2000)):
         entries = [Publication(Origin(origin), i, T, b"", Guarantee.CAUSAL, ("k",)) for i in range(1, count + 1)]
         node.append([e for e in entries if node.have.add(e.origin, e.number)])

@@ -5,17 +5,19 @@ Nothing is sent on a new channel before the other end's summary has arrived; the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from ordercast.broker.topics.orphans import Store
+from ordercast.broker.topics.copies import Copies
+from ordercast.broker.topics.orphans import Orphans, Store
+from ordercast.broker.topics.stability import Stability
 from ordercast.broker.topics.topic import TopicNode, packets_of
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Entries, TopicState
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.pubsub.topic_packets import (
     Grounded,
+    Keep,
     OpenTopic,
     Prepare,
     SyncEnd,
@@ -25,17 +27,17 @@ from ordercast.pubsub.topic_packets import (
     TopicReset,
 )
 
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
 
-
-class Channels(State):
+class Channels(TopicsPart):
     """Opens, synchronises and closes the channels of all topics."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t",)
+    constant = (*TopicsPart.constant, "stability", "copies", "orphans")
 
-    def __init__(self, topics: Topics) -> None:
-        self.t = topics
+    def __init__(self, state: TopicsState, stability: Stability, copies: Copies, orphans: Orphans) -> None:
+        super().__init__(state)
+        self.stability = stability
+        self.copies = copies
+        self.orphans = orphans
         self.opened = 0
         self.repair_began_ns: int | None = None
         self.unsynchronised: set[tuple[str, int]] = set()
@@ -44,13 +46,27 @@ class Channels(State):
 
     # S1 to S4
 
+    def node(self, topic: Topic) -> TopicNode:
+        """Get or create (S2, M2); a new node opens its channel to the parent at once."""
+        node = self.nodes.get(topic)
+        if node is None:
+            node = self.nodes[topic] = TopicNode(topic, by_key=self.settings.order_scope == "key")
+            self.open(node)
+        return node
+
+    def keep(self, packet: Keep) -> None:
+        """The parent asks this broker to hold a topic, whether or not it has members of it."""
+        node = self.node(packet.topic)
+        node.keeper = max(node.keeper, packet.brokers)
+        self.state.look_again(node)
+
     def open(self, node: TopicNode) -> None:
         """S1."""
         node.up_live = False
         node.open_id = 0
         node.sent.clear()
         node.member_sent = node.vote_sent = None
-        parent = self.t.overlay.parent
+        parent = self.tree.parent
         if parent is None:
             return
         node.drop_link(parent)
@@ -59,36 +75,36 @@ class Channels(State):
         node.was_grounded = node.is_grounded()
         if self.repair_began_ns is not None:
             self.unsynchronised.add((node.topic, node.open_id))
-        self.t.wires.send(
+        self.wires.send(
             parent, OpenTopic(node.topic, node.open_id, node.was_grounded, node.have.summary(), node.base.copy())
         )
 
     def open_all(self) -> None:
         """O10.3."""
-        for topic in sorted(self.t.nodes):
-            self.open(self.t.nodes[topic])
+        for topic in sorted(self.nodes):
+            self.open(self.nodes[topic])
         self.repaired_topics = len(self.unsynchronised)
         self._repair_over()
 
     def child_opens(self, child: Connection, packet: OpenTopic) -> None:
         """S2."""
-        if child not in self.t.overlay.children:
+        if child not in self.tree.children:
             return
-        node = self.t.node(packet.topic)
-        self.t.stability.merge_base(node, packet.base, child)
+        node = self.node(packet.topic)
+        self.stability.merge_base(node, packet.base, child)
         node.drop_link(child)
         node.down[child] = packet.grounded
-        self.t.wires.send(child, TopicBuffer(node.topic, packet.open_id, node.have.summary(), node.base.copy()))
+        self.wires.send(child, TopicBuffer(node.topic, packet.open_id, node.have.summary(), node.base.copy()))
         self._synchronise(node, child, packet.open_id, packet.have, packet.base)
         self.ground(node)
 
     def parent_answers(self, parent: Connection, packet: TopicBuffer) -> None:
         """S3, A13: anything but the answer to the last OpenTopic is of an earlier life of the channel."""
-        node = self.t.nodes.get(packet.topic)
-        if node is None or parent != self.t.overlay.parent or not self.current(node, packet.open_id):
+        node = self.nodes.get(packet.topic)
+        if node is None or parent != self.tree.parent or not self.current(node, packet.open_id):
             return
-        self.t.stability.merge_base(node, packet.base, parent)
-        self.t.stability.tell_base(node, parent, packet.base)
+        self.stability.merge_base(node, packet.base, parent)
+        self.stability.tell_base(node, parent, packet.base)
         node.up_live = True
         self._synchronise(node, parent, packet.open_id, packet.have, packet.base)
 
@@ -96,16 +112,16 @@ class Channels(State):
         return node.open_id == open_id
 
     def _synchronise(self, node: TopicNode, link: Connection, open_id: int, have: Summary, base: Vector) -> None:
-        send = self.t.wires.send
+        send = self.wires.send
         for piece in packets_of(self.lacking(node, have, base)):
             send(link, Entries(node.topic, piece))
         for piece in packets_of(list(node.pend.values())):
             send(link, Prepare(node.topic, piece))
         send(link, SyncEnd(node.topic, open_id))
-        self.t.safety.link_opened(node, link, have, base)
+        self.copies.link_opened(node, link, have, base)
         node.recheck_all = True
-        self.t.stability.changed(node)
-        self.t.touch(node)
+        self.state.vote_again(node)
+        self.state.touch(node)
 
     def lacking(self, node: TopicNode, have: Summary, base: Vector) -> list[Publication]:
         """S4, A5: the set difference, in log order."""
@@ -113,16 +129,21 @@ class Channels(State):
 
     def sync_ended(self, link: Connection, packet: SyncEnd) -> None:
         """A repair is over when the last topic is synchronised."""
-        if link == self.t.overlay.parent and self.repair_began_ns is not None:
+        if link == self.tree.parent and self.repair_began_ns is not None:
             self.unsynchronised.discard((packet.topic, packet.open_id))
             self._repair_over()
+
+    def received(self, new: int) -> None:
+        """So many new entries came over a link: during a repair they are counted."""
+        if self.repair_began_ns is not None:
+            self.recovered_entries += new
 
     def _repair_over(self) -> None:
         if self.unsynchronised or self.repair_began_ns is None:
             return
-        took_ms = (self.t.wires.now_ns - self.repair_began_ns) / 1e6
+        took_ms = (self.wires.now_ns - self.repair_began_ns) / 1e6
         self.repair_began_ns = None
-        self.t.wires.note("repair_end", {
+        self.wires.note("repair_end", {
             "phase": "synchronised", "topics": str(self.repaired_topics), "received": str(self.recovered_entries),
             "ms": f"{took_ms:.3f}",
         })  # fmt: skip
@@ -131,30 +152,30 @@ class Channels(State):
 
     def accepts(self, node: TopicNode | None, link: Connection) -> bool:
         """S6: from a child that takes part, or from the parent on a live channel. All else is stale."""
-        return node is not None and (link in node.down or (node.up_live and link == self.t.overlay.parent))
+        return node is not None and (link in node.down or (node.up_live and link == self.tree.parent))
 
     def child_grounded(self, child: Connection, packet: Grounded) -> None:
-        node = self.t.nodes.get(packet.topic)
+        node = self.nodes.get(packet.topic)
         if node is not None and child in node.down:
             node.down[child] = packet.grounded
             self.ground(node)
 
     def ground(self, node: TopicNode) -> None:
         """S7: what follows from a change of the members here and below."""
-        if self.t.overlay.is_root or node.topic not in self.t.nodes:
+        if self.tree.is_root or node.topic not in self.nodes:
             return
         grounded = node.is_grounded()
         lost = node.was_grounded and not grounded
         gained = grounded and not node.was_grounded
         node.was_grounded = grounded
         if gained and node.open_id:
-            self.t.send_up(Grounded(node.topic, grounded=True))
+            self.state.send_up(Grounded(node.topic, grounded=True))
         elif (lost and self.must_be_grounded()) or not self._needed(node):
             self.reset(node)
 
     def denied(self, node: TopicNode) -> None:
         """A fenced session has pushed its history here. No member has delivered it, or it would be known by now."""
-        if not self.t.overlay.is_root and node.topic in self.t.nodes and not node.is_grounded():
+        if not self.tree.is_root and node.topic in self.nodes and not node.is_grounded():
             self.reset(node)
 
     def must_be_grounded(self) -> bool:
@@ -166,44 +187,44 @@ class Channels(State):
 
     def reset(self, node: TopicNode, *, told_by_parent: bool = False) -> None:
         """S7.2: begin the topic anew, or end it if nobody is there. What it had is kept apart until it is safe."""
-        self.t.wires.count("topic_resets")
-        kept = Store(node.unstable(), node.holders.get(self.t.overlay.parent or 0, [Received()])[0])
+        self.wires.count("topic_resets")
+        kept = Store(node.unstable(), node.holders.get(self.tree.parent or 0, [Received()])[0])
         for child in sorted(node.down):
-            self.t.wires.send(child, TopicReset(node.topic))
-        self.t.orphans.vouch(node.topic, node.closers)
+            self.wires.send(child, TopicReset(node.topic))
+        self.orphans.vouch(node.topic, node.closers)
         needed = self._needed(node)
         node.down.clear()
         node.clear()
         if not node.open_id:
-            self.t.orphans.take_over(node.topic, kept.entries)
+            self.orphans.take_over(node.topic, kept.entries)
         else:
-            self.t.orphans.close(node.topic, kept, flushed=node.up_live and not told_by_parent)
-        if not needed and node.topic not in self.t.orphans.waiting:
+            self.orphans.close(node.topic, kept, flushed=node.up_live and not told_by_parent)
+        if not needed and node.topic not in self.orphans.waiting:
             self._destroy(node)
             return
         self._ask_again(node)
         self.open(node)
-        self.t.touch(node)
+        self.state.touch(node)
 
     def _ask_again(self, node: TopicNode) -> None:
         """The histories of waiting clients went with the log: they are asked for them once more (M2)."""
         for waiting in node.waiting.values():
             if waiting.connection is not None:
                 waiting.complete = waiting.resumed = False
-                self.t.wires.send(waiting.connection, TopicState(node.topic, {}, {}))
+                self.wires.send(waiting.connection, TopicState(node.topic, {}, {}))
 
     def _destroy(self, node: TopicNode) -> None:
-        del self.t.nodes[node.topic]
-        self.t.dirty.discard(node.topic)
+        del self.nodes[node.topic]
+        self.state.dirty.discard(node.topic)
         node.open_id = 0
-        self.t.orphans.forget_if_over(node.topic)
+        self.orphans.forget_if_over(node.topic)
 
     def parent_resets(self, parent: Connection, packet: TopicReset) -> None:
         """S7.3."""
-        if parent != self.t.overlay.parent:
+        if parent != self.tree.parent:
             return
-        self.t.orphans.parent_forgot(packet.topic)
-        node = self.t.nodes.get(packet.topic)
+        self.orphans.parent_forgot(packet.topic)
+        node = self.nodes.get(packet.topic)
         if node is None:
             return
         node.keeper = 0
@@ -214,42 +235,40 @@ class Channels(State):
 
     def child_closes(self, child: Connection, packet: TopicClose) -> None:
         """S8. The answer waits until enough others hold what the child had."""
-        node = self.t.nodes.get(packet.topic)
+        node = self.nodes.get(packet.topic)
         if node is None or child not in node.down:
-            if packet.close_id and child in self.t.overlay.children:  # This broker was reset before.
-                self.t.orphans.vouch(packet.topic, {child: {packet.close_id: {}}})
+            if packet.close_id and child in self.tree.children:  # This broker was reset before.
+                self.orphans.vouch(packet.topic, {child: {packet.close_id: {}}})
             return
         if packet.close_id:
-            self.t.safety.child_closes(node, child, packet.close_id)
+            self.copies.child_closes(node, child, packet.close_id)
         self.drop_child(node, child)
 
     def drop_child(self, node: TopicNode, child: Connection) -> None:
         """S8."""
         node.down.pop(child, None)
         node.drop_link(child)
-        node.recheck_all = True
-        self.t.touch(node)
+        self.state.look_again(node)
         self.ground(node)
 
     def child_lost(self, child: Connection) -> None:
-        self.t.orphans.child_lost(child)
-        for topic in sorted(self.t.nodes):
-            node = self.t.nodes.get(topic)
+        self.orphans.child_lost(child)
+        for topic in sorted(self.nodes):
+            node = self.nodes.get(topic)
             if node is not None:
                 node.closers.pop(child, None)
                 if node.enlisted.pop(child, None):
-                    node.recheck_all = True
-                    self.t.touch(node)
+                    self.state.look_again(node)
                 if child in node.down:
                     self.drop_child(node, child)
 
     def parent_lost(self, parent: Connection | None) -> None:
         """O3.1: all channels up are gone; what is not grounded is reset."""
-        self.repair_began_ns = self.t.wires.now_ns
+        self.repair_began_ns = self.wires.now_ns
         self.recovered_entries = 0
         self.unsynchronised.clear()
-        for topic in sorted(self.t.nodes):
-            node = self.t.nodes[topic]
+        for topic in sorted(self.nodes):
+            node = self.nodes[topic]
             node.open_id = node.keeper = 0
             node.up_live = False
             if parent is not None:
@@ -265,5 +284,5 @@ class Channels(State):
         self.unsynchronised.clear()
 
     def closed_by_parent(self, parent: Connection, packet: TopicClosed) -> None:
-        if parent == self.t.overlay.parent:
-            self.t.orphans.closed(packet.topic, packet.close_id)
+        if parent == self.tree.parent:
+            self.orphans.closed(packet.topic, packet.close_id)

@@ -10,29 +10,24 @@ must not take itself for all, so there it is the whole directory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from ordercast.broker.topics.topic import Extent, TopicNode
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Acks
 from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.pubsub.topic_packets import Held, HeldAsk, Keep, Reach, TopicClosed
 
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
 
-
-class Safety(State):
+class Copies(TopicsPart):
     """Held levels of every topic, and how many brokers there are."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t", "copies", "levels")
+    constant = (*TopicsPart.constant, "wanted", "levels")
 
-    def __init__(self, topics: Topics) -> None:
-        self.t = topics
-        self.copies = topics.settings.safe_copies
-        self.levels = max(1, self.copies - 1)
+    def __init__(self, state: TopicsState) -> None:
+        super().__init__(state)
+        self.wanted = state.settings.safe_copies
+        self.levels = max(1, self.wanted - 1)
         """A level above this could change no sum."""
         self.reach: dict[Connection, int] = {}
         self.reach_sent: dict[Connection, int] = {}
@@ -40,30 +35,25 @@ class Safety(State):
 
     # How many brokers there are
 
-    def neighbours(self) -> list[Connection]:
-        parent = self.t.overlay.parent
-        return [*sorted(self.t.overlay.children), *([parent] if parent is not None else [])]
-
     def needed(self) -> int:
         """Copies that make a publication safe. While it seeks, a broker does not know who is left."""
-        if self.t.overlay.parent is None and not self.t.overlay.is_root:
-            return self.copies
-        if self.t.settings.partitions == "primary":
-            return min(self.copies, len(self.t.overlay.directory))
-        return min(self.copies, 1 + sum(self.reach.get(link, self.copies) for link in self.neighbours()))
+        if self.tree.parent is None and not self.tree.is_root:
+            return self.wanted
+        if self.settings.partitions == "primary":
+            return min(self.wanted, len(self.tree.directory))
+        return min(self.wanted, 1 + sum(self.reach.get(link, self.wanted) for link in self.state.neighbours()))
 
     def reached(self, link: Connection, packet: Reach) -> None:
-        if link in self.t.overlay.children or link == self.t.overlay.parent:
+        if link in self.tree.children or link == self.tree.parent:
             self.reach[link] = packet.brokers
             self.neighbours_changed()
 
     def neighbours_changed(self) -> None:
         self.reach_changed = True
-        for topic in sorted(self.t.nodes):
-            node = self.t.nodes[topic]
+        for topic in sorted(self.nodes):
+            node = self.nodes[topic]
             node.fresh.update(node.members)
-            node.recheck_all = True
-            self.t.touch(node)
+            self.state.look_again(node)
 
     def lost(self, link: Connection) -> None:
         self.reach.pop(link, None)
@@ -75,15 +65,15 @@ class Safety(State):
         if not self.reach_changed:
             return
         self.reach_changed = False
-        links = self.neighbours()
-        known = {link: self.reach.get(link, self.copies) for link in links}
-        above = 0 if self.t.overlay.is_root or self.t.overlay.parent is not None else self.copies
+        links = self.state.neighbours()
+        known = {link: self.reach.get(link, self.wanted) for link in links}
+        above = 0 if self.tree.is_root or self.tree.parent is not None else self.wanted
         total = 1 + above + sum(known.values())
         for link in links:
-            brokers = min(self.copies, total - known[link])
+            brokers = min(self.wanted, total - known[link])
             if self.reach_sent.get(link) != brokers:
                 self.reach_sent[link] = brokers
-                self.t.wires.send(link, Reach(brokers))
+                self.wires.send(link, Reach(brokers))
 
     # Who holds what
 
@@ -127,28 +117,28 @@ class Safety(State):
         """A confirmed member wants to know how far what it published elsewhere has come."""
         node.fresh.add(member)
         if any(entry.origin == member for entry in node.unstable()):
-            self._ask(node, self.t.links(node), {member})
+            self._ask(node, self.state.links(node), {member})
 
     def _ask(self, node: TopicNode, links: list[Connection], origins: set[Origin]) -> None:
-        if origins and self.copies > 1:
+        if origins and self.wanted > 1:
             packet = HeldAsk(node.topic, tuple(sorted(origins)))
             for link in links:
-                self.t.wires.send(link, packet)
+                self.wires.send(link, packet)
 
     def asked(self, node: TopicNode, link: Connection, packet: HeldAsk) -> None:
         known = node.interest.setdefault(link, set())
         if self.levels > 1 and not known.issuperset(packet.origins):
-            self._ask(node, [other for other in self.t.links(node) if other != link], set(packet.origins))
+            self._ask(node, [other for other in self.state.links(node) if other != link], set(packet.origins))
         known.update(packet.origins)
         node.fresh.update(packet.origins)
-        self.t.touch(node)
+        self.state.touch(node)
 
     def told(self, node: TopicNode, link: Connection, packet: Held) -> None:
         if 1 <= packet.level <= self.levels:
             parts = node.holders.setdefault(link, [Received() for _ in range(self.levels)])
             parts[packet.level - 1].merge(packet.summary)
             node.fresh.update(packet.summary)
-            self.t.touch(node)
+            self.state.touch(node)
 
     # At the end of a turn
 
@@ -157,8 +147,8 @@ class Safety(State):
         if not node.fresh:
             return
         fresh, node.fresh = node.fresh, set()
-        if self.copies > 1:
-            for link in self.t.links(node):
+        if self.wanted > 1:
+            for link in self.state.links(node):
                 wanted = node.interest.get(link)
                 if wanted:
                     self._tell_link(node, link, sorted(wanted & fresh))
@@ -177,7 +167,7 @@ class Safety(State):
                     node.held_sent[link, level, origin] = extent
                     news[origin] = extent
             if news:
-                self.t.wires.send(link, Held(node.topic, level, news))
+                self.wires.send(link, Held(node.topic, level, news))
 
     def _acknowledge(self, node: TopicNode, origin: Origin, needed: int) -> None:
         member = node.members[origin]
@@ -186,7 +176,7 @@ class Safety(State):
         levels = (node.extent(origin, held=True), self.held_by(node, origin, needed))
         if levels != member.acked and levels != ((0, ()), (0, ())):
             member.acked = levels
-            self.t.wires.send(member.connection, Acks(node.topic, *levels))
+            self.wires.send(member.connection, Acks(node.topic, *levels))
 
     # Children that close
 
@@ -194,33 +184,33 @@ class Safety(State):
         """What the child had has arrived here before: it is among what is not stable here."""
         origins = {entry.origin for entry in node.unstable()}
         node.closers.setdefault(child, {})[close_id] = {origin: node.extent(origin) for origin in sorted(origins)}
-        self._ask(node, [link for link in self.t.links(node) if link != child], origins)
+        self._ask(node, [link for link in self.state.links(node) if link != child], origins)
         node.fresh |= origins or {Origin("")}
-        self.t.touch(node)
+        self.state.touch(node)
 
     def _answer_closer(self, node: TopicNode, child: Connection) -> None:
         """The child may forget once `safe_copies` others hold everything, or it is stable."""
         for close_id, had in sorted(node.closers[child].items()):
             if all(self._safe_elsewhere(node, origin, extent) for origin, extent in had.items()):
                 del node.closers[child][close_id]
-                self.t.wires.send(child, TopicClosed(node.topic, close_id))
+                self.wires.send(child, TopicClosed(node.topic, close_id))
         if not node.closers[child]:
             del node.closers[child]
 
     def _safe_elsewhere(self, node: TopicNode, origin: Origin, extent: Extent) -> bool:
-        low, extras = self.held_by(node, origin, self.copies)
+        low, extras = self.held_by(node, origin, self.wanted)
         return low >= extent[0] and all(number <= low or number in extras for number in extent[1])
 
     # Keepers
 
     def enlist(self, node: TopicNode) -> None:
         """A topic that fewer than `safe_copies` brokers take part in gets keepers from below the root."""
-        root = self.t.overlay.is_root
-        wanted = self.needed() if root and (node.log or node.pend or self.t.book.live(node.topic)) else node.keeper
+        root = self.tree.is_root
+        wanted = self.needed() if root and (node.log or node.pend or self.book.live(node.topic)) else node.keeper
         missing = wanted - 1 - len({*node.down, *node.enlisted})
         if missing <= 0:
             return
-        children = sorted(self.t.overlay.children, key=lambda child: self.t.overlay.children[child])
+        children = sorted(self.tree.children, key=lambda child: self.tree.children[child])
         idle = [child for child in children if child not in node.down and child not in node.enlisted]
         for child in idle[:missing]:
             self._keep(node, child, 1)
@@ -234,11 +224,4 @@ class Safety(State):
     def _keep(self, node: TopicNode, child: Connection, brokers: int) -> None:
         if node.enlisted.get(child, 0) < brokers:
             node.enlisted[child] = brokers
-            self.t.wires.send(child, Keep(node.topic, brokers))
-
-    def kept(self, packet: Keep) -> None:
-        """Asked by the parent to hold a topic."""
-        node = self.t.node(packet.topic)
-        node.keeper = max(node.keeper, packet.brokers)
-        node.recheck_all = True
-        self.t.touch(node)
+            self.wires.send(child, Keep(node.topic, brokers))

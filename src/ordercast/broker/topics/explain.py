@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.topics_state import TopicsState
 from ordercast.pubsub.publications import Publication, PublicationId
 
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
 
-
-def explain(topics: Topics, message_id: str) -> dict[str, Any]:
+def explain(topics: TopicsState, orphans: Orphans, message_id: str) -> dict[str, Any]:
     """`state` is stable, logged, pending, held, orphan or unknown; the other entries say why."""
-    for topic in sorted({*topics.nodes, *topics.orphans.waiting, *topics.orphans.closing}):
+    for topic in sorted({*topics.nodes, *orphans.waiting, *orphans.closing}):
         head, found, number = message_id.rpartition(f"/{topic}#")
         if not found or not number.isdigit():
             continue
         pair = (head, int(number))
-        kept = [store.entries for store in topics.orphans.closing.get(topic, {}).values()]
-        for queue in [topics.orphans.waiting.get(topic, ()), *kept]:
+        kept = [store.entries for store in orphans.closing.get(topic, {}).values()]
+        for queue in [orphans.waiting.get(topic, ()), *kept]:
             if any((entry.origin, entry.number) == pair for entry in queue):
                 return {"message": message_id, "topic": topic, "state": "orphan"}
         node = topics.nodes.get(topic)
@@ -28,7 +27,7 @@ def explain(topics: Topics, message_id: str) -> dict[str, Any]:
     return {"message": message_id, "state": "unknown"}
 
 
-def _at(topics: Topics, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
+def _at(topics: TopicsState, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
     origin, number = pair
     if number <= node.base.get(origin, 0):
         return {"state": "stable"}
@@ -44,18 +43,18 @@ def _at(topics: Topics, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
     return {"state": "unknown"}
 
 
-def _pending(topics: Topics, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
-    covered = topics.ordering.coverage(node, pair, node.local_coverage(), every_child=False) or frozenset()
+def _pending(topics: TopicsState, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
+    covered = node.coverage(pair, node.local_coverage())
     names = {member for member, _ in covered}
     reports = node.reports.get(pair, {})
     return {
-        "term": list(topics.overlay.term),
+        "term": list(topics.tree.term),
         "covered": sorted(names),
         "missing": sorted(topics.book.live(node.topic) - names),
         "silent_children": sorted(
-            topics.overlay.children.get(child, str(child)) for child in node.down if child not in reports
+            topics.tree.children.get(child, str(child)) for child in node.down if child not in reports
         ),
-        "channel": "root" if topics.overlay.is_root else "live" if node.up_live else "not synchronised",
+        "channel": "root" if topics.tree.is_root else "live" if node.up_live else "not synchronised",
     }
 
 

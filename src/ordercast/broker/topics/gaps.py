@@ -8,29 +8,27 @@ the root publishes a void under its id: an entry like any other that is handed t
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.roster_book import broker_of
+from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.topic import TopicNode, packets_of
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Entries
 from ordercast.pubsub.publications import Publication, void
-
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
 
 _MOST = 1000
 """Of one session in one round: there is always a next one."""
 
 
-class Gaps(State):
+class Gaps(TopicsPart):
     """Closed by the root, of fenced sessions only: any other client has its lost publications in its outbox."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t",)
+    constant = (*TopicsPart.constant, "ordering")
 
-    def __init__(self, topics: Topics) -> None:
-        self.t = topics
+    def __init__(self, state: TopicsState, ordering: Ordering) -> None:
+        super().__init__(state)
+        self.ordering = ordering
 
     def close(self, node: TopicNode) -> None:
         """V2, asked when every live member has voted, in the epoch that counts: all that they delivered is here.
@@ -39,20 +37,20 @@ class Gaps(State):
         What a broker outside the tree has kept is an orphan, which is published behind everything that is here (R3);
         while somebody does that, the gap stays.
         """
-        if not node.have.extras or any(broker_of(member) for member in self.t.book.live(node.topic)):
+        if not node.have.extras or any(broker_of(member) for member in self.book.live(node.topic)):
             return
         voids = [
             entry
             for origin in sorted(node.have.extras)
-            if self.t.book.fenced(origin) and origin not in node.hold
+            if self.book.fenced(origin) and origin not in node.hold
             for entry in self._missing(node, origin)
         ]
         if voids:
-            self.t.wires.count("voids", len(voids))
+            self.wires.count("voids", len(voids))
             for entry in voids:
                 node.have.add(entry.origin, entry.number)
             for piece in packets_of(voids):
-                self.t.ordering.spread(node, Entries(node.topic, piece), None)
+                self.ordering.spread(node, Entries(node.topic, piece), None)
 
     def _missing(self, node: TopicNode, origin: Origin) -> list[Publication]:
         low, extras = node.have.low.get(origin, 0), node.have.extras[origin]

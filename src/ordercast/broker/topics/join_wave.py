@@ -7,21 +7,23 @@ without them, and the difference brings them the very first publication.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import Protocol
 
 from ordercast.broker.roster_book import fence
-from ordercast.core.ids import NodeId
+from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.roster_news import RosterNews
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.watching import Watching
+from ordercast.core.ids import NodeId, Topic
 from ordercast.core.process import Connection
 from ordercast.core.state import State
+from ordercast.pubsub.client_packets import Unwatch
 from ordercast.pubsub.topic_packets import RosterAck, RosterUpdate
-
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
 
 _PATIENCE = "wave"
 
 
-class Wave(State):
+class JoinWave(State):
     """One update that is on its way below this broker."""
 
     def __init__(self, update: RosterUpdate, node: NodeId, children: set[Connection]) -> None:
@@ -32,29 +34,39 @@ class Wave(State):
         self.watchers: set[Connection] = set()
 
 
-class Waves(State):
+class WaveEnds(Protocol):
+    """Whom the root tells that a wave has come back."""
+
+    def recorded(self, update: RosterUpdate, *, enough: bool) -> None:
+        """M9.3: all brokers that are there have recorded it; `enough` of all that belong to the tree have."""
+
+
+class JoinWaves(TopicsPart):
     """The updates that this broker has not acknowledged yet."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t",)
+    constant = (*TopicsPart.constant, "news", "watching", "root")
+    root: WaveEnds
 
-    def __init__(self, topics: Topics) -> None:
-        self.t = topics
-        self.running: dict[int, Wave] = {}
+    def __init__(self, state: TopicsState, news: RosterNews, watching: Watching) -> None:
+        super().__init__(state)
+        self.news = news
+        self.watching = watching
+        self.running: dict[int, JoinWave] = {}
 
     def begin(self, update: RosterUpdate) -> None:
         """M9.1, M9.2."""
         if update.topic:
-            self.t.record(update.topic, update.member, update.epoch)
-        elif not self.t.overlay.is_root:  # There a fence takes effect when enough others have recorded it.
-            self.t.learn({}, fence(update.member), self.t.overlay.parent)
-        wave = self.running[update.update_id] = Wave(update, self.t.overlay.node, set(self.t.overlay.children))
+            self.news.record(update.topic, update.member, update.epoch)
+        elif not self.tree.is_root:  # There a fence takes effect when enough others have recorded it.
+            self.news.learn({}, fence(update.member), self.tree.parent)
+        wave = self.running[update.update_id] = JoinWave(update, self.tree.node, set(self.tree.children))
         for child in sorted(wave.children):
-            self.t.wires.send(child, update)
+            self.wires.send(child, update)
         if update.first and self.holds_back():
-            wave.watchers = self.t.watching.told_of(update.topic)
+            wave.watchers = self.watching.told_of(update.topic)
         if wave.watchers:  # One that never answers must not keep the topic closed.
-            patience_ns = int(self.t.settings.member_timeout_ms * 1e6 / 2)
-            self.t.wires.set_timer(("topics", _PATIENCE, update.update_id), patience_ns)
+            patience_ns = int(self.settings.member_timeout_ms * 1e6 / 2)
+            self.wires.set_timer(("topics", _PATIENCE, update.update_id), patience_ns)
         self._check(update.update_id)
 
     def holds_back(self) -> bool:
@@ -74,6 +86,16 @@ class Waves(State):
             if wave is not None:
                 wave.children.discard(child)
                 self._check(update_id)
+
+    def joined(self, client: Client, topic: Topic) -> None:
+        """A client has asked to join the topic, or may not."""
+        if client.patterns:
+            self.watcher_done(client.connection, topic)
+
+    def unwatch(self, client: Client, packet: Unwatch) -> None:
+        """A client follows the filter no more."""
+        client.patterns.discard(packet.pattern)
+        self.watcher_done(client.connection)
 
     def watcher_done(self, watcher: Connection, topic: str | None = None) -> None:
         """It has asked to join, or is gone (no topic)."""
@@ -98,15 +120,15 @@ class Waves(State):
         if wave is None or wave.children or wave.watchers:
             return
         del self.running[update_id]
-        self.t.wires.cancel_timer(("topics", _PATIENCE, update_id))
-        if self.t.overlay.is_root:
-            self.t.authority.recorded(wave.update, enough=self.enough(wave.recorded))
+        self.wires.cancel_timer(("topics", _PATIENCE, update_id))
+        if self.tree.is_root:
+            self.root.recorded(wave.update, enough=self.enough(wave.recorded))
         else:
-            self.t.send_up(RosterAck(update_id, tuple(sorted(wave.recorded))))
+            self.state.send_up(RosterAck(update_id, tuple(sorted(wave.recorded))))
 
     def enough(self, recorded: set[NodeId]) -> bool:
         """Where partitions are possible, a later root must find somebody among its majority who knows."""
-        if self.t.settings.partitions == "excluded":
+        if self.settings.partitions == "excluded":
             return True
-        directory = self.t.overlay.directory
+        directory = self.tree.directory
         return 2 * len(recorded & directory.keys()) > len(directory)

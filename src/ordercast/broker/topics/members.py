@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from ordercast.broker.roster_book import FOR_EVER, touched
+from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.clients import Client
-from ordercast.broker.topics.topic import Coverage, Member, TopicNode, Waiting, packets_of
+from ordercast.broker.topics.copies import Copies
+from ordercast.broker.topics.join_wave import JoinWaves
+from ordercast.broker.topics.ordering import Ordering
+from ordercast.broker.topics.orphans import Orphans
+from ordercast.broker.topics.stability import Stability
+from ordercast.broker.topics.topic import Member, TopicNode, Waiting, packets_of
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import (
     Denied,
     Entries,
@@ -27,20 +32,36 @@ from ordercast.pubsub.filters import check_topic
 from ordercast.pubsub.received import Received
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, MemberReport
 
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
-
 FENCED = "fenced"
 _ASK = ("topics", "ask")
 
 
-class Members(State):
+class Members(TopicsPart):
     """The local members of every topic."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t",)
+    constant = (
+        *TopicsPart.constant, "ordering", "stability", "copies", "orphans", "channels", "waves", "authority"
+    )  # fmt: skip
 
-    def __init__(self, topics: Topics) -> None:
-        self.t = topics
+    def __init__(
+        self,
+        state: TopicsState,
+        ordering: Ordering,
+        stability: Stability,
+        copies: Copies,
+        orphans: Orphans,
+        channels: Channels,
+        waves: JoinWaves,
+        authority: Authority,
+    ) -> None:
+        super().__init__(state)
+        self.ordering = ordering
+        self.stability = stability
+        self.copies = copies
+        self.orphans = orphans
+        self.channels = channels
+        self.waves = waves
+        self.authority = authority
         self.departing: dict[tuple[Topic, Origin], tuple[int, int]] = {}
         """Ends of memberships that the root has not confirmed: epoch, and when to stop asking."""
         self.asking = False
@@ -49,20 +70,20 @@ class Members(State):
         """M1: what this broker has of the topic; the client answers with what it has."""
         if self._objects(client, packet.topic, receives=packet.receives):
             return
-        node = self.t.nodes.get(packet.topic)
+        node = self.nodes.get(packet.topic)
         have, base = (node.have.summary(), node.base.copy()) if node is not None else ({}, {})
-        self.t.wires.send(client.connection, TopicState(packet.topic, have, base))
+        self.wires.send(client.connection, TopicState(packet.topic, have, base))
 
     def _objects(self, client: Client, topic: Topic, *, receives: bool) -> bool:
         """Whether the topic is refused to the client, which is told why; nobody waits for it then."""
         objection = self._objection(client, topic, receives=receives)
         if objection:
-            self.t.wires.send(client.connection, Denied(topic, objection))
-            self.t.watching.joined(client, topic)
+            self.wires.send(client.connection, Denied(topic, objection))
+            self.waves.joined(client, topic)
         return bool(objection)
 
     def _objection(self, client: Client, topic: Topic, *, receives: bool) -> str:
-        if self.t.book.fenced(client.origin):
+        if self.book.fenced(client.origin):
             return FENCED
         try:
             check_topic(topic)
@@ -78,31 +99,31 @@ class Members(State):
         """M2: history bypasses locks, because it was delivered before. It may come in several pieces."""
         if self._objects(client, packet.topic, receives=packet.receives):
             return
-        node = self.t.node(packet.topic)
+        node = self.channels.node(packet.topic)
         waiting = node.waiting.get(client.origin)
         if waiting is None or waiting.connection != client.connection or waiting.receives != packet.receives:
             waiting = Waiting(client.connection, client.next_epoch(), receives=packet.receives)
             node.waiting[client.origin] = waiting
-        waiting.have, waiting.base, waiting.heard_ns = packet.have, packet.base, self.t.wires.now_ns
+        waiting.have, waiting.base, waiting.heard_ns = packet.have, packet.base, self.wires.now_ns
         waiting.resumed = True
-        self.t.stability.merge_base(node, packet.base, client.connection)
+        self.stability.merge_base(node, packet.base, client.connection)
         if packet.entries:
-            self.t.ordering.take(node, client.connection, Entries(packet.topic, packet.entries), link=False)
+            self.ordering.take(node, client.connection, Entries(packet.topic, packet.entries), link=False)
         self._ask_if_complete(node, client.origin, waiting)
         if packet.receives:
-            self.t.watching.joined(client, packet.topic)
-        self._roll_call(node)
+            self.waves.joined(client, packet.topic)
+        self.state.look_again(node)
 
     # M3
 
     def _ask_if_complete(self, node: TopicNode, member: Origin, waiting: Waiting) -> None:
         """The root is asked once everything that the client has delivered is here, and thus on its way up before."""
-        if waiting.epoch < self.t.book.epoch(node.topic, member):
+        if waiting.epoch < self.book.epoch(node.topic, member):
             self.denied(AttachDenied(node.topic, member, waiting.epoch, ()), outdated=True)
             return
         if waiting.resumed and not waiting.complete:
             mine = node.have
-            silent = self.t.wires.now_ns - waiting.heard_ns >= self.t.settings.request_ms * 1e6
+            silent = self.wires.now_ns - waiting.heard_ns >= self.settings.request_ms * 1e6
             waiting.complete = silent or _includes(mine, Received(waiting.have))
         if waiting.complete:
             self._ask(node, member, waiting)
@@ -111,11 +132,11 @@ class Members(State):
     def _ask(self, node: TopicNode, member: Origin, waiting: Waiting) -> None:
         request = AttachRequest(node.topic, member, waiting.epoch)
         if not self.confirmation_needed():
-            self.granted(AttachGranted(node.topic, self.t.overlay.term, member, waiting.epoch, (), new=False))
-        elif self.t.overlay.is_root:
-            self.t.authority.request(request)
+            self.granted(AttachGranted(node.topic, self.tree.term, member, waiting.epoch, (), new=False))
+        elif self.tree.is_root:
+            self.authority.request(request)
         else:
-            self.t.send_up(AttachRequest(node.topic, member, waiting.epoch, (self.t.overlay.node,)))
+            self.state.send_up(AttachRequest(node.topic, member, waiting.epoch, (self.tree.node,)))
 
     def confirmation_needed(self) -> bool:
         """F-TOT-8, A2: only the root knows which totals the member may have been counted for elsewhere."""
@@ -124,13 +145,13 @@ class Members(State):
     def _keep_asking(self) -> None:
         if not self.asking:
             self.asking = True
-            self.t.wires.set_timer(_ASK, int(self.t.settings.retry_ms * 1e6))
+            self.wires.set_timer(_ASK, int(self.settings.retry_ms * 1e6))
 
     def ask_again(self) -> None:
         """M3: every `retry_ms` while somebody waits."""
         self.asking = False
-        for topic in sorted(self.t.nodes):
-            node = self.t.nodes.get(topic)
+        for topic in sorted(self.nodes):
+            node = self.nodes.get(topic)
             if node is not None:
                 for member in sorted(node.waiting):
                     waiting = node.waiting.get(member)
@@ -144,21 +165,14 @@ class Members(State):
         waiting.complete = True
         self._ask(node, member, waiting)
         self._keep_asking()
-        self._roll_call(node)
-
-    def _roll_call(self, node: TopicNode) -> None:
-        """L6, M7: who is here has changed."""
-        node.recheck_all = True
-        self.t.touch(node)
+        self.state.look_again(node)
 
     def relay_request(self, packet: AttachRequest) -> None:
         """M4: not ROOT: pass it on. A broker that seeks drops it; it will be asked again."""
-        if self.t.overlay.is_root:
-            self.t.authority.request(packet)
+        if self.tree.is_root:
+            self.authority.request(packet)
         else:
-            self.t.send_up(
-                AttachRequest(packet.topic, packet.member, packet.epoch, (*packet.path, self.t.overlay.node))
-            )
+            self.state.send_up(AttachRequest(packet.topic, packet.member, packet.epoch, (*packet.path, self.tree.node)))
 
     # M5, M6
 
@@ -170,19 +184,19 @@ class Members(State):
             else:
                 self.denied(packet)
             return
-        for child, name in self.t.overlay.children.items():
+        for child, name in self.tree.children.items():
             if name == path[-1]:
-                self.t.wires.send(child, packet)
+                self.wires.send(child, packet)
                 return
 
     def relay_answer(self, sender: Connection, packet: AttachGranted | AttachDenied) -> None:
-        if sender != self.t.overlay.parent or packet.path[-1:] != (self.t.overlay.node,):
+        if sender != self.tree.parent or packet.path[-1:] != (self.tree.node,):
             return
         shorter = packet.path[:-1]
         if isinstance(packet, AttachGranted):
-            if tuple(packet.term) < tuple(self.t.overlay.term):
+            if tuple(packet.term) < tuple(self.tree.term):
                 return  # PC5: of a root that has been succeeded.
-            node = self.t.nodes.get(packet.topic)
+            node = self.nodes.get(packet.topic)
             if shorter and (node is None or not self.relays_grants(node)):
                 return
             self.answer(shorter, AttachGranted(
@@ -200,11 +214,11 @@ class Members(State):
 
     def granted(self, packet: AttachGranted) -> None:
         """M6. A grant that overtook the reset of the channel is ignored (F-TOT-14); it is asked for again."""
-        node = self.t.nodes.get(packet.topic)
+        node = self.nodes.get(packet.topic)
         waiting = node.waiting.get(packet.member) if node is not None else None
         if node is None or waiting is None or waiting.epoch != packet.epoch or not waiting.complete:
             return
-        if not (self.t.overlay.is_root or node.up_live):
+        if not (self.tree.is_root or node.up_live):
             return
         del node.waiting[packet.member]
         before = node.members.get(packet.member)
@@ -214,14 +228,14 @@ class Members(State):
         node.members_changed()
         if member.connection is not None:
             self._serve(node, member.connection, waiting, new=packet.new or not (waiting.have or waiting.base))
-        self.t.safety.publisher_here(node, packet.member)
-        self.t.stability.changed(node)
-        self._roll_call(node)
-        self.t.channels.ground(node)
+        self.copies.publisher_here(node, packet.member)
+        self.state.vote_again(node)
+        self.state.look_again(node)
+        self.channels.ground(node)
 
     def _serve(self, node: TopicNode, connection: Connection, waiting: Waiting, *, new: bool) -> None:
         """M6.3 to M6.5: Granted first, then what the client lacks, then Live."""
-        send = self.t.wires.send
+        send = self.wires.send
         send(connection, Granted(node.topic, node.base.copy(), new, waiting.receives))
         if waiting.receives:
             for piece in packets_of(node.difference(waiting.have, waiting.base)):
@@ -232,7 +246,7 @@ class Members(State):
 
     def denied(self, packet: AttachDenied, *, outdated: bool = False) -> None:
         """C9; or it is recorded with a later attach, and nobody is at the other end of this connection (M9)."""
-        node = self.t.nodes.get(packet.topic)
+        node = self.nodes.get(packet.topic)
         waiting = node.waiting.get(packet.member) if node is not None else None
         if node is None or waiting is None or waiting.epoch != packet.epoch:
             return
@@ -240,50 +254,44 @@ class Members(State):
         if waiting.connection is not None:
             self._say_denied(waiting.connection, packet.topic, fenced=not outdated)
         else:
-            self.t.orphans.denied(packet.topic)
-        self._roll_call(node)
-        self.t.channels.denied(node)
+            self.orphans.denied(packet.topic)
+        self.state.look_again(node)
+        self.channels.denied(node)
 
     # M7
-
-    def present(self, node: TopicNode) -> Coverage:
-        """Confirmed and waiting members here, and the ones that children have reported."""
-        here = {(origin, member.epoch) for origin, member in node.members.items()}
-        here.update((origin, waiting.epoch) for origin, waiting in node.waiting.items() if waiting.complete)
-        return frozenset(here).union(*node.member_reports.values())
 
     def report(self, node: TopicNode) -> None:
         """M7, not root: when the channel is live and every child has reported in this term."""
         if not node.up_live or any(child not in node.member_reports for child in node.down):
             return
-        present = self.present(node)
+        present = node.present()
         if present != node.member_sent:
             node.member_sent = present
-            self.t.send_up(MemberReport(node.topic, self.t.overlay.term, tuple(sorted(present))))
+            self.state.send_up(MemberReport(node.topic, self.tree.term, tuple(sorted(present))))
 
     def reported(self, node: TopicNode, child: Connection, packet: MemberReport) -> None:
-        if self.t.ordering.counts(packet.term):
+        if self.state.counts(packet.term):
             node.member_reports[child] = frozenset(packet.members)
-            self._roll_call(node)
+            self.state.look_again(node)
 
     # M8, M11
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
         """M11: at once, or as soon as what the client has published and is held has been admitted."""
-        node = self.t.nodes.get(packet.topic)
+        node = self.nodes.get(packet.topic)
         waiting = node.waiting.pop(client.origin, None) if node is not None else None
         member = node.members.get(client.origin) if node is not None else None
         if node is not None and member is not None:
             member.leaving = True
             node.members_changed()
-            self.t.stability.changed(node)
-            self.t.touch(node)
+            self.state.vote_again(node)
+            self.state.touch(node)
         else:
             if node is not None and waiting is not None:
                 self.depart(packet.topic, client.origin, waiting.epoch)
-                self._roll_call(node)
-                self.t.channels.ground(node)
-            self.t.wires.send(client.connection, Left(packet.topic))
+                self.state.look_again(node)
+                self.channels.ground(node)
+            self.wires.send(client.connection, Left(packet.topic))
 
     def finish_leaving(self, node: TopicNode) -> None:
         for origin in sorted(node.members):
@@ -292,21 +300,21 @@ class Members(State):
                 self._remove(node, origin)
                 self.depart(node.topic, origin, member.epoch)
                 if member.connection is not None:
-                    self.t.wires.send(member.connection, Left(node.topic))
+                    self.wires.send(member.connection, Left(node.topic))
 
     def leave(self, node: TopicNode, origin: Origin) -> None:
         """This broker has published all orphans."""
         member = node.members.get(origin)
         if member is not None:
             member.leaving = True
-            self.t.touch(node)
+            self.state.touch(node)
 
     def _remove(self, node: TopicNode, origin: Origin) -> None:
         del node.members[origin]
         node.members_changed()
-        self.t.stability.changed(node)
-        self._roll_call(node)
-        self.t.channels.ground(node)
+        self.state.vote_again(node)
+        self.state.look_again(node)
+        self.channels.ground(node)
 
     def lost(self, client: Client, *, gone: bool) -> None:
         """M8: the client is absent from here. Where a broken connection means a dead process its session is over.
@@ -314,8 +322,8 @@ class Members(State):
         An end on purpose takes leave of nothing: a client that wants to leave says Unsubscribe before.
         """
         last = 0
-        for topic in sorted(self.t.nodes):
-            node = self.t.nodes.get(topic)
+        for topic in sorted(self.nodes):
+            node = self.nodes.get(topic)
             if node is None:
                 continue
             waiting = node.waiting.get(client.origin)
@@ -323,12 +331,12 @@ class Members(State):
             if waiting is not None and waiting.connection == client.connection:
                 last = max(last, waiting.epoch)
                 del node.waiting[client.origin]
-                self._roll_call(node)
+                self.state.look_again(node)
             if member is not None and member.connection == client.connection:
                 last = max(last, member.epoch)
                 self._absent(node, client.origin, member)
-            self.t.channels.ground(node)
-        if gone and last and self.t.settings.partitions == "excluded":
+            self.channels.ground(node)
+        if gone and last and self.settings.partitions == "excluded":
             self.depart(Topic(""), client.origin, last)
 
     def _absent(self, node: TopicNode, origin: Origin, member: Member) -> None:
@@ -340,7 +348,7 @@ class Members(State):
 
     def depart(self, topic: Topic, member: Origin, epoch: int) -> None:
         """Tell the root, until it is known that the membership (without a topic: the session) is over."""
-        until = self.t.wires.now_ns + int(self.t.settings.member_timeout_ms * 1e6)
+        until = self.wires.now_ns + int(self.settings.member_timeout_ms * 1e6)
         self.departing[topic, member] = (epoch, until)
         self._tell_departure(topic, member)
         self._keep_asking()
@@ -353,22 +361,22 @@ class Members(State):
 
     def _tell_departure(self, topic: Topic, member: Origin) -> None:
         epoch, until = self.departing.pop((topic, member), (0, 0))
-        over = self.t.book.over(topic, member, epoch) if topic else self.t.book.fenced(member)
-        if not over and self.t.wires.now_ns < until:
+        over = self.book.over(topic, member, epoch) if topic else self.book.fenced(member)
+        if not over and self.wires.now_ns < until:
             self.departing[topic, member] = (epoch, until)
             self.relay_gone(MemberGone(topic, member, epoch))
 
     def relay_gone(self, packet: MemberGone) -> None:
-        if self.t.overlay.is_root:
-            self.t.authority.member_gone(packet)
+        if self.tree.is_root:
+            self.authority.member_gone(packet)
         else:
-            self.t.send_up(packet)
+            self.state.send_up(packet)
 
     def ended(self, who: Origin, epoch: int) -> None:
         """A fence or a departure has become known: local members that it is about are members no more."""
         member, topic = touched(who)
-        for name in [topic] if topic is not None else sorted(self.t.nodes):
-            node = self.t.nodes.get(name)
+        for name in [topic] if topic is not None else sorted(self.nodes):
+            node = self.nodes.get(name)
             if node is None:
                 continue
             waiting = node.waiting.get(member)
@@ -379,15 +387,15 @@ class Members(State):
                 self._remove(node, member)
                 self._say_denied(confirmed.connection, name, fenced=epoch == FOR_EVER)
                 if confirmed.connection is None and not confirmed.leaving:
-                    self.t.orphans.denied(name)
+                    self.orphans.denied(name)
             if topic is None:
                 node.hold.drop(member)
-            self.t.stability.changed(node)
-            self._roll_call(node)
+            self.state.vote_again(node)
+            self.state.look_again(node)
 
     def superseded(self, topic: Topic, member: Origin, epoch: int) -> None:
         """M9: it has asked for a later attach; unless that was here, the connection that is known here is dead."""
-        node = self.t.nodes.get(topic)
+        node = self.nodes.get(topic)
         confirmed = node.members.get(member) if node is not None else None
         if node is None or confirmed is None or confirmed.epoch >= epoch:
             return
@@ -397,7 +405,7 @@ class Members(State):
 
     def _say_denied(self, connection: Connection | None, topic: Topic, *, fenced: bool) -> None:
         if connection is not None and fenced:
-            self.t.wires.send(connection, Denied(topic, FENCED))
+            self.wires.send(connection, Denied(topic, FENCED))
 
 
 def _includes(mine: Received, theirs: Received) -> bool:

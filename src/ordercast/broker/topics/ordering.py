@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.topic import MOST_IN_PACKET, Coverage, TopicNode, packets_of
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Entries, Refused
 from ordercast.pubsub.publications import Publication, PublicationId, void
 from ordercast.pubsub.received import Received
 from ordercast.pubsub.topic_packets import Prepare, TotalAck
-
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
 
 _EVENTUAL, _FIFO, _CAUSAL, _TOTAL = Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL
 
@@ -56,14 +53,16 @@ class Outflow:
         self.plain, self.totals = [], []
 
 
-class Ordering(State):
+class Ordering(TopicsPart):
     """The rules for one publication after another; batches are the unit of work."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t", "session_scope")
+    constant = (*TopicsPart.constant, "grants", "ledger", "session_scope")
 
-    def __init__(self, topics: Topics) -> None:
-        self.t = topics
-        self.session_scope = topics.settings.order_scope == "session"
+    def __init__(self, state: TopicsState, grants: Grants) -> None:
+        super().__init__(state)
+        self.grants = grants
+        self.ledger = state.ledger
+        self.session_scope = state.settings.order_scope == "session"
 
     # P1 to P5
 
@@ -73,9 +72,9 @@ class Ordering(State):
         if member is None or member.leaving:
             return
         node.fresh.add(client.origin)
-        self.t.touch(node)
+        self.state.touch(node)
         if not node.pend and client.origin not in node.hold and self._all_plain_and_next(node, client, packet):
-            self.t.wires.count("entries_admitted", len(packet.entries))
+            self.wires.count("entries_admitted", len(packet.entries))
             self.spread(node, packet, None)
         else:
             self._publish_each(node, client, packet.entries)
@@ -108,8 +107,8 @@ class Ordering(State):
                 following = node.extent(client.origin, held=True)[0] + 1
             objection = self._objection(node, client, entry, following)
             if objection:
-                self.t.wires.count("publications_refused")
-                self.t.wires.send(client.connection, Refused(node.topic, entry.number, objection))
+                self.wires.count("publications_refused")
+                self.wires.send(client.connection, Refused(node.topic, entry.number, objection))
                 if entry.origin != client.origin or entry.number != following or not client.may_publish(node.topic):
                     continue
                 # V1: otherwise everything behind it would have to be refused too.
@@ -121,9 +120,9 @@ class Ordering(State):
                 continue
             if self.must_hold(node, entry):
                 node.hold.add(entry)
-                self.t.wires.count("publications_held")
+                self.wires.count("publications_held")
             else:
-                self.t.wires.count("entries_admitted")
+                self.wires.count("entries_admitted")
                 out.admit(entry)
         out.flush()
 
@@ -193,9 +192,9 @@ class Ordering(State):
         """P4.2 to P4.4: into the log, to all links and members but the source. The same object goes to all."""
         entries = packet.entries
         node.append(entries)
-        self.t.ledger.entries(node.topic, entries)
-        send = self.t.wires.send
-        links = self.t.links(node)
+        self.ledger.entries(node.topic, entries)
+        send = self.wires.send
+        links = self.state.links(node)
         for link in links:
             if link != source:
                 send(link, packet)
@@ -203,11 +202,11 @@ class Ordering(State):
             if member != source:
                 send(member, packet)
         node.fresh.update({entry.origin for entry in entries})
-        count = self.t.wires.count
+        count = self.wires.count
         count("entries_logged", len(entries))
         count("entries_delivered", len(entries) * len(node.receivers))
         count("entries_forwarded", len(entries) * len(links))
-        self.t.touch(node)
+        self.state.touch(node)
 
     def release(self, node: TopicNode) -> None:
         """P5: a commit or a known id may free held publications, and those may free the ones behind them."""
@@ -226,7 +225,7 @@ class Ordering(State):
             for following in hold.remove(entry):
                 heappush(hopeful, following)
             if not known:
-                self.t.wires.count("entries_admitted")
+                self.wires.count("entries_admitted")
                 out.admit(entry)
         out.flush()
 
@@ -253,31 +252,27 @@ class Ordering(State):
             self.spread_prepare(node, packet, link)
 
     def spread_prepare(self, node: TopicNode, packet: Prepare, source: Connection | None) -> None:
-        self.t.ledger.entries(node.topic, packet.entries)
-        for link in self.t.links(node):
+        self.ledger.entries(node.topic, packet.entries)
+        for link in self.state.links(node):
             if link != source:
-                self.t.wires.send(link, packet)
-        self.t.wires.count("totals_prepared", len(packet.entries))
-        self.t.touch(node)
+                self.wires.send(link, packet)
+        self.wires.count("totals_prepared", len(packet.entries))
+        self.state.touch(node)
 
     def acknowledged(self, node: TopicNode, child: Connection, packet: TotalAck) -> None:
         """L5. Of a total that is committed already the commit is on its way on this very link."""
-        if not self.counts(packet.term):
+        if not self.state.counts(packet.term):
             return
         covered = frozenset(packet.covered)
         for pair in packet.ids:
             if pair in node.pend:
                 node.reports.setdefault(pair, {})[child] = covered
                 node.recheck[pair] = None
-        self.t.touch(node)
-
-    def counts(self, term: tuple[int, str]) -> bool:
-        """L5, A7: a report counts in its own term only."""
-        return tuple(term) == tuple(self.t.overlay.term)
+        self.state.touch(node)
 
     def evaluate(self, node: TopicNode) -> None:
         """L6: from the state alone, so that nothing depends on which packet was lost."""
-        if self.t.overlay.is_root:
+        if self.tree.is_root:
             self._commit(node)
         elif node.up_live:
             self._report(node)
@@ -287,14 +282,6 @@ class Ordering(State):
         node.recheck, node.recheck_all = {}, False
         return due
 
-    def coverage(self, node: TopicNode, pair: PublicationId, local: Coverage, every_child: bool) -> Coverage | None:
-        """L2. None: a child has not reported, and all of them are asked for (L3)."""
-        reports = node.reports.get(pair, {})
-        parts = [reports[child] for child in node.down if child in reports]
-        if every_child and len(parts) != len(node.down):
-            return None
-        return local.union(*parts) if parts else local
-
     def _report(self, node: TopicNode) -> None:
         """L3: the coverage of each total, once every child has reported it."""
         due = self._due(node)
@@ -303,19 +290,21 @@ class Ordering(State):
         local = node.local_coverage()
         groups: dict[Coverage, list[PublicationId]] = {}
         for pair in due:
-            covered = self.coverage(node, pair, local, every_child=True)
-            if covered is not None and node.sent.get(pair) != covered:
+            if not node.all_children_cover(pair):
+                continue
+            covered = node.coverage(pair, local)
+            if node.sent.get(pair) != covered:
                 node.sent[pair] = covered
                 groups.setdefault(covered, []).append(pair)
         for covered, pairs in groups.items():
             members = tuple(sorted(covered))
             for start in range(0, len(pairs), MOST_IN_PACKET):
                 ids = tuple(pairs[start : start + MOST_IN_PACKET])
-                self.t.send_up(TotalAck(node.topic, self.t.overlay.term, ids, members))
+                self.state.send_up(TotalAck(node.topic, self.tree.term, ids, members))
 
     def _commit(self, node: TopicNode) -> None:
         """L4: the totals that every live member is covered for leave in one packet, each client's in its order."""
-        if not self.t.overlay.decides:
+        if not self.tree.decides:
             return
         due = self._due(node)
         local = node.local_coverage()
@@ -325,8 +314,7 @@ class Ordering(State):
             entry = node.pend.get(pair)
             if entry is None or not node.turns.first(entry):
                 continue
-            covered = self.coverage(node, pair, local, every_child=False)
-            assert covered is not None
+            covered = node.coverage(pair, local)
             if covered not in verdicts:
                 verdicts[covered] = self.covers_all(node, covered)
             if verdicts[covered]:
@@ -334,14 +322,14 @@ class Ordering(State):
                 node.have.add(entry.origin, entry.number)
                 committed.append(entry)
         if committed:
-            self.t.wires.count("totals_committed", len(committed))
+            self.wires.count("totals_committed", len(committed))
             for piece in packets_of(committed):
                 self.spread(node, Entries(node.topic, piece), None)
             self.release(node)
 
     def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
         """L4, A3: every live member of the roster, wherever it is, in the epoch that counts."""
-        return self.t.authority.all_of(node.topic, covered)
+        return self.grants.all_of(node.topic, covered)
 
 
 def _new_ones(have: Received, entries: Sequence[Publication]) -> Sequence[Publication]:

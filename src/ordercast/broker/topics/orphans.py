@@ -1,31 +1,23 @@
 """Nothing that was called safe is lost when its publisher has gone.
 
 A node that ends or is reset keeps what was not stable until its parent says that enough others hold it. If that word
-cannot come any more, those entries are orphans. The broker then becomes a member of its own that only publishes, is
-confirmed by the root like any client, and publishes the orphans that are still unknown: one after the other, in their
-old order, under their old ids. If a live member had delivered one, that member's history would have arrived before the
-confirmation and the entry would be known; if none has, it is like something in an outbox.
+cannot come any more, those entries are orphans, which the broker publishes again itself (adoption.py).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
 
 from ordercast.broker.place import Saved
 from ordercast.broker.roster_book import adopter, broker_of
-from ordercast.broker.topics.ordering import Outflow
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.core.state import State
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary
 from ordercast.pubsub.topic_packets import TopicClose, TopicClosed
-
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
 
 
 class Store(State):
@@ -42,18 +34,18 @@ class Store(State):
         return rest
 
 
-class Orphans(State):
+class Orphans(TopicsPart):
     """What this broker holds of topics that it takes no part in any more, or not yet again."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t",)
+    constant = (*TopicsPart.constant, "ledger")
 
-    def __init__(self, topics: Topics, saved: Saved | None) -> None:
-        self.t = topics
+    def __init__(self, state: TopicsState, saved: Saved | None) -> None:
+        super().__init__(state)
         self.closing: dict[Topic, dict[int, Store]] = {}
         self.followers: dict[Topic, list[tuple[Connection, int]]] = {}
         self.waiting: dict[Topic, deque[Publication]] = {}
+        self.ledger = state.ledger
         self.closes = 0
-        self.attempts = 0
         self.renamed: dict[Topic, int] = {}
         for topic, entries in sorted((saved.entries if saved else {}).items()):
             low = saved.base.get(topic, {}) if saved else {}
@@ -73,7 +65,7 @@ class Orphans(State):
             self.closes += 1
             close_id = self.closes
             self.closing.setdefault(topic, {})[close_id] = kept
-        self.t.send_up(TopicClose(topic, close_id))
+        self.state.send_up(TopicClose(topic, close_id))
 
     def waits_for_the_parent(self) -> bool:
         return True
@@ -86,8 +78,8 @@ class Orphans(State):
         self.forget_if_over(topic)
 
     def forget_if_over(self, topic: Topic) -> None:
-        if topic not in self.t.nodes and topic not in self.closing and topic not in self.waiting:
-            self.t.ledger.forget(topic)
+        if topic not in self.nodes and topic not in self.closing and topic not in self.waiting:
+            self.ledger.forget(topic)
 
     def parent_forgot(self, topic: Topic) -> None:
         """It was reset itself: what was under way to it then is lost; for what it held it goes on to answer."""
@@ -110,11 +102,12 @@ class Orphans(State):
         for topic in sorted(self.followers):
             self.followers[topic] = [one for one in self.followers[topic] if one[0] != child]
 
-    def _answer_followers(self) -> None:
+    def answer_followers(self) -> None:
+        """The word that children wait for has come, or what they had is published again."""
         for topic in sorted(self.followers):
             if topic not in self.closing and topic not in self.waiting:
                 for child, close_id in self.followers.pop(topic):
-                    self.t.wires.send(child, TopicClosed(topic, close_id))
+                    self.wires.send(child, TopicClosed(topic, close_id))
 
     # Orphans
 
@@ -125,43 +118,17 @@ class Orphans(State):
         if new and self.adopts():
             queue.extend(new)
             self.waiting[topic] = queue
-            self.t.wires.count("orphans", len(new))
+            self.wires.count("orphans", len(new))
 
     def adopts(self) -> bool:
         return True
 
     def adopter(self, topic: Topic) -> Origin:
-        return adopter(self.t.overlay.node, self.t.overlay.life, self.renamed.get(topic, 0), topic)
+        return adopter(self.tree.node, self.tree.life, self.renamed.get(topic, 0), topic)
 
-    def turn_end(self) -> None:
-        """Become a member for every topic with orphans, publish what can be published, leave."""
-        for topic in sorted(self.waiting):
-            node = self.t.node(topic)
-            me = self.adopter(topic)
-            member = node.members.get(me)
-            if member is None and me not in node.waiting:
-                self.attempts += 1
-                self.t.members.ask_soon(node, me, self.attempts)
-            elif member is not None and not member.leaving:
-                self._publish(node, self.waiting[topic])
-        self._answer_followers()
-
-    def _publish(self, node: TopicNode, queue: deque[Publication]) -> None:
-        """Strictly one after the other: a total is committed before the next one is looked at."""
-        while queue:
-            entry = queue[0]
-            pair = (entry.origin, entry.number)
-            if pair in node.have:
-                queue.popleft()
-            elif pair in node.pend or self.t.ordering.blocked(node, entry):
-                return
-            else:
-                self.t.wires.count("orphans_published")
-                out = Outflow(self.t.ordering, node)
-                out.admit(entry)
-                out.flush()
-        del self.waiting[node.topic]
-        self.t.members.leave(node, self.adopter(node.topic))
+    def published(self, topic: Topic) -> None:
+        """None of the topic's orphans is left."""
+        del self.waiting[topic]
 
     def denied(self, topic: Topic) -> None:
         """The root has fenced this member, for example while the broker was cut off: a new name asks again."""
@@ -171,4 +138,4 @@ class Orphans(State):
     def former(self, member: Origin) -> bool:
         """Whether it is a member that an earlier life of this broker was."""
         broker = broker_of(member)
-        return broker is not None and broker[0] == self.t.overlay.node and broker[1] != self.t.overlay.life
+        return broker is not None and broker[0] == self.tree.node and broker[1] != self.tree.life

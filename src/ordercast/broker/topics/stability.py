@@ -2,73 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.gaps import Gaps
+from ordercast.broker.topics.grants import Grants
+from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.topic import Coverage, TopicNode, Vote
-from ordercast.core.ids import Origin, Topic
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.core.ids import Origin
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Flow, StableReport, StableUpdate
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import BaseUpdate, StableVote
 
-if TYPE_CHECKING:
-    from ordercast.broker.topics.topics import Topics
-
 _COOLING = ("topics", "stability")
 
 
-class Stability(State):
+class Stability(TopicsPart):
     """Votes go up, bases go down; at most one vote a topic in half a `stability_ms`."""
 
-    constant: ClassVar[tuple[str, ...]] = ("t",)
+    constant = (*TopicsPart.constant, "ordering", "grants", "gaps", "ledger")
 
-    def __init__(self, topics: Topics) -> None:
-        self.t = topics
-        self.due: set[Topic] = set()
+    def __init__(self, state: TopicsState, ordering: Ordering, grants: Grants, gaps: Gaps) -> None:
+        super().__init__(state)
+        self.ordering = ordering
+        self.grants = grants
+        self.gaps = gaps
+        self.ledger = state.ledger
         self.cooling = False
 
     def reported(self, client: Client, packet: StableReport) -> None:
         """ST1, from a local member."""
-        node = self.t.nodes.get(packet.topic)
+        node = self.nodes.get(packet.topic)
         member = node.members.get(client.origin) if node is not None else None
         if node is not None and member is not None and member.vector != packet.vector:
             member.vector = packet.vector
-            self.changed(node)
+            self.state.vote_again(node)
 
     def voted(self, node: TopicNode, child: Connection, packet: StableVote) -> None:
         """ST1, from a child: replaces its last one."""
-        if self.t.ordering.counts(packet.term):
+        if self.state.counts(packet.term):
             node.votes[child] = Vote(frozenset(packet.members), packet.vector)
-            self.changed(node)
-
-    def changed(self, node: TopicNode) -> None:
-        self.due.add(node.topic)
+            self.state.vote_again(node)
 
     def turn_end(self) -> None:
-        if not self.due or self.cooling:
+        state = self.state
+        if not state.votes_due or self.cooling:
             return
-        due, self.due = sorted(self.due), set()
+        due, state.votes_due = sorted(state.votes_due), set()
         for topic in due:
-            node = self.t.nodes.get(topic)
+            node = self.nodes.get(topic)
             if node is not None:
                 self._vote(node)
         self.cooling = True
-        self.t.wires.set_timer(_COOLING, max(1, int(self.t.settings.stability_ms * 1e6 / 2)))
+        self.wires.set_timer(_COOLING, max(1, int(self.settings.stability_ms * 1e6 / 2)))
 
     def cooled(self) -> None:
         self.cooling = False
 
     def _vote(self, node: TopicNode) -> None:
         vote = self._minimum(node)
-        if self.t.overlay.is_root:
-            if self.t.overlay.decides and self._all_have_voted(node, vote.members):
-                self.t.gaps.close(node)
+        if self.tree.is_root:
+            if self.tree.decides and self._all_have_voted(node, vote.members):
+                self.gaps.close(node)
                 self.merge_base(node, node.have.vector() if vote.vector is None else vote.vector, None)
         elif node.up_live and node.vote_sent != vote:
             node.vote_sent = vote
-            self.t.send_up(StableVote(node.topic, self.t.overlay.term, tuple(sorted(vote.members)), vote.vector))
+            self.state.send_up(StableVote(node.topic, self.tree.term, tuple(sorted(vote.members)), vote.vector))
 
     def _minimum(self, node: TopicNode) -> Vote:
         """The members that have voted, and what all of them have. Members that receive nothing hold nobody up."""
@@ -88,48 +87,48 @@ class Stability(State):
 
     def _all_have_voted(self, node: TopicNode, members: Coverage) -> bool:
         """ST2: every live member of the roster, in the epoch that counts."""
-        return self.t.authority.all_of(node.topic, members)
+        return self.grants.all_of(node.topic, members)
 
     def merge_base(self, node: TopicNode, base: Vector, source: Connection | None) -> None:
         """ST3: from whatever source it comes, a base that grew is passed on in all other directions."""
         grown = node.raise_base(base)
         if not grown:
             return
-        self.t.ledger.base(node.topic, grown)
-        update = BaseUpdate(node.topic, self.t.overlay.term, grown)
-        for link in self.t.links(node):
+        self.ledger.base(node.topic, grown)
+        update = BaseUpdate(node.topic, self.tree.term, grown)
+        for link in self.state.links(node):
             if link != source:
-                self.t.wires.send(link, update)
+                self.wires.send(link, update)
         stable = StableUpdate(node.topic, grown)
         for member in node.members.values():
             if member.connection is not None and member.connection != source:
-                self.t.wires.send(member.connection, stable)
+                self.wires.send(member.connection, stable)
         if node.hold:
-            self.t.ordering.release(node)
-        self.t.touch(node)
+            self.ordering.release(node)
+        self.state.touch(node)
 
     def tell_base(self, node: TopicNode, link: Connection, base: Vector) -> None:
         """ST3: a base that grew while the channel was opening (a client came back with it) was not in its OpenTopic."""
         lacking = {origin: number for origin, number in node.base.items() if number > base.get(origin, 0)}
         if lacking:
-            self.t.wires.send(link, BaseUpdate(node.topic, self.t.overlay.term, lacking))
+            self.wires.send(link, BaseUpdate(node.topic, self.tree.term, lacking))
 
     def base_told(self, node: TopicNode, link: Connection, packet: BaseUpdate) -> None:
         """PC5: a base of a lower term than the own is ignored; the channel's next opening brings it."""
-        if tuple(packet.term) >= tuple(self.t.overlay.term) or link in node.down:
+        if tuple(packet.term) >= tuple(self.tree.term) or link in node.down:
             self.merge_base(node, packet.base, link)
 
     def flow(self, node: TopicNode) -> None:
         """ST4: ask the local clients to pause, or to go on. Links are never delayed and nothing is evicted."""
-        limit = self.t.settings.buffer_soft_limit
+        limit = self.settings.buffer_soft_limit
         here = len(node.log) + len(node.pend) + len(node.hold)
         is_open = here <= (limit if node.flow_open else limit // 2)
         if is_open != node.flow_open:
             node.flow_open = is_open
-            self.t.wires.count("flow_changes")
+            self.wires.count("flow_changes")
             for member in node.members.values():
                 if member.connection is not None:
-                    self.t.wires.send(member.connection, Flow(node.topic, is_open))
+                    self.wires.send(member.connection, Flow(node.topic, is_open))
 
 
 def _least(vectors: list[Vector]) -> Vector | None:

@@ -73,7 +73,7 @@ class TopicNode(State):
     """The state of one topic. `have` and `log` agree: everything received is at or below the base, or in the log."""
 
     constant: ClassVar[tuple[str, ...]] = ("topic", "by_key")
-    derived: ClassVar[tuple[str, ...]] = ("version",)
+    derived: ClassVar[tuple[str, ...]] = ("version", "_checked")
     ordered: ClassVar[tuple[str, ...]] = ("pend", "recheck")
 
     def __init__(self, topic: Topic, *, by_key: bool = False) -> None:
@@ -124,6 +124,7 @@ class TopicNode(State):
         self.closers: dict[Connection, dict[int, Summary]] = {}
         """Children that have closed and wait for the word that others hold what they had."""
         self.version = 0
+        self._checked = -1
 
     def clear_reports(self) -> None:
         """O16: reports of another term are void."""
@@ -151,6 +152,21 @@ class TopicNode(State):
 
     def local_coverage(self) -> Coverage:
         return frozenset((origin, member.epoch) for origin, member in self.members.items())
+
+    def coverage(self, pair: PublicationId, local: Coverage) -> Coverage:
+        """L2: the local members, and those that children have reported the pending total for."""
+        reports = self.reports.get(pair)
+        return local.union(*[reports[child] for child in self.down if child in reports]) if reports else local
+
+    def all_children_cover(self, pair: PublicationId) -> bool:
+        """L3: whether every child that takes part has reported the pending total."""
+        return not self.down or self.down.keys() <= self.reports.get(pair, {}).keys()
+
+    def present(self) -> Coverage:
+        """M7: confirmed and waiting members here, and the ones that children have reported."""
+        here = {(origin, member.epoch) for origin, member in self.members.items()}
+        here.update((origin, waiting.epoch) for origin, waiting in self.waiting.items() if waiting.complete)
+        return frozenset(here).union(*self.member_reports.values())
 
     # The log
 
@@ -281,7 +297,10 @@ class TopicNode(State):
     # Invariants
 
     def check(self) -> None:
-        """I2, and: no entry leaves the log above the base."""
+        """I2, and: no entry leaves the log above the base. Only looked at if something has changed."""
+        if self._checked == self.version:
+            return
+        self._checked = self.version
         locks: dict[str, int] = {}
         for pair, entry in self.pend.items():
             if pair in self.have:

@@ -10,27 +10,29 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ordercast.broker.packet_checks import check
-from ordercast.broker.place import Ledger, Place, Saved
-from ordercast.broker.ports import Fenced, OverlayPort, Roster
-from ordercast.broker.roster_book import RosterBook, parsed, written
+from ordercast.broker.place import Ledger, Saved
+from ordercast.broker.ports import Fenced, Roster, TreePort
+from ordercast.broker.topics.adoption import Adoption
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.clients import Client
-from ordercast.broker.topics.copies import Safety
+from ordercast.broker.topics.copies import Copies
 from ordercast.broker.topics.explain import explain
 from ordercast.broker.topics.gaps import Gaps
-from ordercast.broker.topics.join_wave import Waves
+from ordercast.broker.topics.grants import Grants
+from ordercast.broker.topics.join_wave import JoinWaves
 from ordercast.broker.topics.members import Members
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
+from ordercast.broker.topics.roster_news import RosterNews
 from ordercast.broker.topics.stability import Stability
 from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.topics_state import TopicsState
 from ordercast.broker.topics.watching import Watching
 from ordercast.core.errors import InvariantError, PeerError
-from ordercast.core.ids import Origin, Topic
+from ordercast.core.ids import Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, Wires
-from ordercast.core.state import State
 from ordercast.pubsub import client_packets as c
 from ordercast.pubsub import topic_packets as t
 from ordercast.pubsub.settings import BrokerSettings
@@ -38,128 +40,53 @@ from ordercast.pubsub.settings import BrokerSettings
 Handler = Callable[[Connection, Any], None]
 
 
-class Topics(State):
-    """Implements `TopicsPort`. Its parts are made from the class attributes, so that a test can replace one."""
+class Topics(TopicsState):
+    """Implements `TopicsPort`. Its parts are made from the class attributes, so that a test can replace one.
 
-    constant: ClassVar[tuple[str, ...]] = (
-        "place",
-        "settings",
-        "wires",
-        "overlay",
-        "ledger",
-        "_of_clients",
-        "_of_links",
-    )
-    derived: ClassVar[tuple[str, ...]] = ("_checked",)
+    A part knows those that it is given, which were made before it; what a later one has to do it asks for by a port.
+    """
 
+    constant = (*TopicsState.constant, "_of_clients", "_of_links")
+    grants_type: ClassVar[type[Grants]] = Grants
     ordering_type: ClassVar[type[Ordering]] = Ordering
-    channels_type: ClassVar[type[Channels]] = Channels
-    members_type: ClassVar[type[Members]] = Members
-    authority_type: ClassVar[type[Authority]] = Authority
+    gaps_type: ClassVar[type[Gaps]] = Gaps
     stability_type: ClassVar[type[Stability]] = Stability
-    safety_type: ClassVar[type[Safety]] = Safety
+    copies_type: ClassVar[type[Copies]] = Copies
     orphans_type: ClassVar[type[Orphans]] = Orphans
-    waves_type: ClassVar[type[Waves]] = Waves
+    channels_type: ClassVar[type[Channels]] = Channels
+    waves_type: ClassVar[type[JoinWaves]] = JoinWaves
+    authority_type: ClassVar[type[Authority]] = Authority
+    members_type: ClassVar[type[Members]] = Members
 
     def __init__(
-        self, place: Place, settings: BrokerSettings, wires: Wires, overlay: OverlayPort, ledger: Ledger,
-        saved: Saved | None = None,
-    ) -> None:  # fmt: skip
-        self.place = place
-        self.settings = settings
-        self.wires = wires
-        self.overlay = overlay
-        self.ledger = ledger
-        self.nodes: dict[Topic, TopicNode] = {}
-        self.clients: dict[Connection, Client] = {}
-        self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)
-        self.dirty: set[Topic] = set()
+        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: Ledger, saved: Saved | None = None
+    ) -> None:
+        super().__init__(settings, wires, tree, ledger, saved)
         self.last_parent: Connection | None = None
-        self.roster_changed = False
-        self._checked: dict[Topic, int] = {}
-        self.ordering = self.ordering_type(self)
-        self.channels = self.channels_type(self)
-        self.members = self.members_type(self)
-        self.authority = self.authority_type(self)
-        self.stability = self.stability_type(self)
-        self.safety = self.safety_type(self)
-        self.gaps = Gaps(self)
-        self.watching = Watching(self)
-        self.waves = self.waves_type(self)
+        self.grants = self.grants_type(self)
+        self.ordering = self.ordering_type(self, self.grants)
+        self.gaps = self.gaps_type(self, self.ordering)
+        self.stability = self.stability_type(self, self.ordering, self.grants, self.gaps)
+        self.copies = self.copies_type(self)
         self.orphans = self.orphans_type(self, saved)
+        self.channels = self.channels_type(self, self.stability, self.copies, self.orphans)
+        self.watching = Watching(self)
+        self.news = RosterNews(self, self.grants, self.watching, self.orphans)
+        self.waves = self.waves_type(self, self.news, self.watching)
+        self.authority = self.waves.root = self.authority_type(self, self.grants, self.news, self.waves)
+        self.members = self.authority.members = self.news.members = self.members_type(
+            self, self.ordering, self.stability, self.copies, self.orphans, self.channels, self.waves, self.authority
+        )
+        self.adoption = Adoption(self, self.orphans, self.ordering, self.channels, self.members)
         self._of_clients = self._client_handlers()
         self._of_links = self._link_handlers()
-
-    # What the parts share
-
-    def node(self, topic: Topic) -> TopicNode:
-        """Get or create (S2, M2); a new node opens its channel to the parent at once."""
-        node = self.nodes.get(topic)
-        if node is None:
-            node = self.nodes[topic] = TopicNode(topic, by_key=self.settings.order_scope == "key")
-            self._checked.pop(topic, None)
-            self.channels.open(node)
-        return node
-
-    def links(self, node: TopicNode) -> list[Connection]:
-        """S5."""
-        links = list(node.down)
-        if node.up_live and self.overlay.parent is not None:
-            links.append(self.overlay.parent)
-        return links
-
-    def send_up(self, packet: Packet) -> None:
-        if self.overlay.parent is not None:
-            self.wires.send(self.overlay.parent, packet)
-
-    def touch(self, node: TopicNode) -> None:
-        """L6: look at the topic again when the turn ends."""
-        self.dirty.add(node.topic)
-
-    def clients_in_order(self) -> list[Client]:
-        return [self.clients[connection] for connection in sorted(self.clients)]
-
-    def record(self, topic: Topic, member: Origin, epoch: int) -> None:
-        """M9.2: one more member, by a wave that passes through all brokers by itself."""
-        known = bool(self.book.live(topic))
-        if self.book.join(topic, member, epoch):
-            self._roster_grew({topic: (written(member, epoch),)}, {} if known else {topic: None})
-
-    def learn(self, roster: Roster, fenced: Fenced, source: Connection | None = None) -> None:
-        """M8, M9.4: knowledge of members; what is new goes on to all other neighbours."""
-        before = set(self.book.topics()) if roster else set()
-        new_roster, new_fenced = self.book.merge(roster, fenced)
-        if not new_roster and not new_fenced:
-            return
-        news = t.RosterSync(new_roster, new_fenced)
-        for link in self.safety.neighbours():
-            if link != source:
-                self.wires.send(link, news)
-        for who in sorted(new_fenced):
-            self.members.ended(who, new_fenced[who])
-            self.authority.forget(who, new_fenced[who])
-        found = {topic: None for topic in sorted(new_roster) if topic not in before and self.book.live(topic)}
-        self._roster_grew(new_roster, found)
-
-    def _roster_grew(self, news: Roster, found: dict[Topic, None]) -> None:
-        self.roster_changed = True
-        self.watching.learned(found)
-        for topic, entries in news.items():
-            for member, epoch in map(parsed, entries):
-                self.members.superseded(topic, member, epoch)
-                if self.orphans.former(member) and member in self.book.live(topic):
-                    self.members.depart(Topic(""), member, epoch)
-            node = self.nodes.get(topic)
-            if node is not None:
-                node.recheck_all = True
-                self.touch(node)
 
     # The tree around this broker
 
     def attached(self) -> None:
-        self.last_parent = self.overlay.parent
-        self.send_up(t.RosterSync(self.roster(), self.fenced()))
-        self.safety.neighbours_changed()
+        self.last_parent = self.tree.parent
+        self.send_up(self.news.everything())
+        self.copies.neighbours_changed()
         self.channels.open_all()
         self.members.repeat_departures()
         self.members.ask_again()
@@ -169,7 +96,7 @@ class Topics(State):
         self.waves.abandon()
         self.authority.clear()
         if parent is not None:
-            self.safety.lost(parent)
+            self.copies.lost(parent)
         self.channels.parent_lost(parent)
         self.orphans.parent_lost()
 
@@ -177,36 +104,36 @@ class Topics(State):
         self.parent_lost()
 
     def child_added(self, child: Connection) -> None:
-        self.wires.send(child, t.RosterSync(self.roster(), self.fenced()))
-        self.safety.neighbours_changed()
+        self.wires.send(child, self.news.everything())
+        self.copies.neighbours_changed()
 
     def child_lost(self, child: Connection) -> None:
         self.channels.child_lost(child)
         self.waves.child_lost(child)
-        self.safety.lost(child)
+        self.copies.lost(child)
 
     def term_adopted(self) -> None:
         for topic in sorted(self.nodes):
             self.nodes[topic].clear_reports()
             self.touch(self.nodes[topic])
-            self.stability.changed(self.nodes[topic])
+            self.vote_again(self.nodes[topic])
 
     def became_root(self) -> None:
         self.last_parent = None
         self.authority.clear()
         self.term_adopted()
-        self.safety.neighbours_changed()
+        self.copies.neighbours_changed()
         self.channels.became_root()
         self.members.repeat_departures()
         self.may_decide()
 
     def may_decide(self) -> None:
-        if self.overlay.decides:
+        if self.tree.decides:
             self.authority.may_decide()
             self.members.ask_again()
-            self.safety.neighbours_changed()
+            self.copies.neighbours_changed()
             for topic in sorted(self.nodes):
-                self.stability.changed(self.nodes[topic])
+                self.vote_again(self.nodes[topic])
 
     def names(self) -> tuple[Topic, ...]:
         return tuple(sorted(self.nodes))
@@ -218,10 +145,10 @@ class Topics(State):
         return self.book.roster()
 
     def fenced(self) -> Fenced:
-        return dict(sorted(self.book.ended.items()))
+        return self.book.fences()
 
     def merge_roster(self, roster: Roster, fenced: Fenced) -> None:
-        self.learn(roster, fenced)
+        self.news.learn(roster, fenced)
 
     # Its own clients
 
@@ -247,10 +174,10 @@ class Topics(State):
         handler = (self._of_links if client is None else self._of_clients).get(type(packet))
         if handler is None:
             raise PeerError(client.origin if client else f"link {sender}", f"must not send {type(packet).__name__}")
-        if client is None and sender != self.overlay.parent and sender not in self.overlay.children:
+        if client is None and sender != self.tree.parent and sender not in self.tree.children:
             return  # Of a link that has ended.
         if client is None:
-            check(self.overlay.children.get(sender) or self.overlay.parent_name or "", packet)
+            check(self.tree.children.get(sender) or self.tree.parent_name or "", packet)
         handler(sender, packet)
 
     def timer(self, name: tuple[object, ...]) -> None:
@@ -271,7 +198,7 @@ class Topics(State):
         told: set[Topic] = set()
         while True:
             if self.orphans.waiting or self.orphans.followers:
-                self.orphans.turn_end()
+                self.adoption.turn_end()
             if not self.dirty:
                 break
             dirty, self.dirty = sorted(self.dirty), set()
@@ -280,16 +207,13 @@ class Topics(State):
                 if node is not None:
                     told.add(topic)
                     self._evaluate(node)
-        if self.roster_changed:
-            self.roster_changed = False
-            self.book.prune(self.wires.now_ns, int(self.settings.member_timeout_ms * 1e7))
-            self.ledger.roster(self.roster(), self.fenced())
-        self.safety.tell_reach()
+        self.news.write_down()
+        self.copies.tell_reach()
         self.stability.turn_end()
         for topic in sorted(told | self.dirty):
             node = self.nodes.get(topic)
             if node is not None:
-                self.safety.tell(node)
+                self.copies.tell(node)
                 self.stability.flow(node)
 
     def _evaluate(self, node: TopicNode) -> None:
@@ -300,13 +224,13 @@ class Topics(State):
             return
         self.ordering.evaluate(node)
         if everything:
-            self.safety.enlist(node)
-            if self.overlay.is_root:
+            self.copies.enlist(node)
+            if self.tree.is_root:
                 self.authority.roll_call(node)
             else:
                 self.members.report(node)
-        if self.overlay.is_root and not node.receivers and all(vote.vector is None for vote in node.votes.values()):
-            self.stability.changed(node)
+        if self.tree.is_root and not node.receivers and all(vote.vector is None for vote in node.votes.values()):
+            self.vote_again(node)
 
     # Dispatch
 
@@ -314,15 +238,15 @@ class Topics(State):
         def with_client(act: Callable[[Client, Any], None]) -> Handler:
             return lambda sender, packet: act(self.clients[sender], packet)
 
-        members, watching = self.members, self.watching
+        members = self.members
         return {
             c.Subscribe: with_client(members.subscribe),
             c.Resume: with_client(members.resume),
             c.Unsubscribe: with_client(members.unsubscribe),
             c.Entries: self._published,
             c.StableReport: with_client(self.stability.reported),
-            c.Watch: with_client(watching.watch),
-            c.Unwatch: with_client(watching.unwatch),
+            c.Watch: with_client(self.watching.watch),
+            c.Unwatch: with_client(self.waves.unwatch),
         }
 
     def _published(self, sender: Connection, packet: c.Entries) -> None:
@@ -333,9 +257,7 @@ class Topics(State):
     def _entries(self, sender: Connection, packet: c.Entries) -> None:
         node = self.nodes.get(packet.topic)
         if node is not None and self.channels.accepts(node, sender):
-            new = self.ordering.take(node, sender, packet, link=True)
-            if self.channels.repair_began_ns is not None:
-                self.channels.recovered_entries += new
+            self.channels.received(self.ordering.take(node, sender, packet, link=True))
 
     def _link_handlers(self) -> dict[type[Packet], Handler]:
         def on_channel(act: Callable[[TopicNode, Connection, Any], None], *, down_only: bool = False) -> Handler:
@@ -349,10 +271,10 @@ class Topics(State):
             return handle
 
         def from_child(act: Callable[[Any], None]) -> Handler:
-            return lambda sender, packet: act(packet) if sender in self.overlay.children else None
+            return lambda sender, packet: act(packet) if sender in self.tree.children else None
 
         def from_parent(act: Callable[[Any], None]) -> Handler:
-            return lambda sender, packet: act(packet) if sender == self.overlay.parent else None
+            return lambda sender, packet: act(packet) if sender == self.tree.parent else None
 
         channels, members = self.channels, self.members
         return {
@@ -373,13 +295,13 @@ class Topics(State):
             t.MemberGone: from_child(members.relay_gone),
             t.RosterUpdate: from_parent(self.waves.begin),
             t.RosterAck: self.waves.acknowledged,
-            t.RosterSync: lambda sender, packet: self.learn(packet.roster, packet.fenced, sender),
+            t.RosterSync: lambda sender, packet: self.news.learn(packet.roster, packet.fenced, sender),
             t.StableVote: on_channel(self.stability.voted, down_only=True),
             t.BaseUpdate: on_channel(self.stability.base_told),
-            t.Held: on_channel(self.safety.told),
-            t.HeldAsk: on_channel(self.safety.asked),
-            t.Reach: self.safety.reached,
-            t.Keep: from_parent(self.safety.kept),
+            t.Held: on_channel(self.copies.told),
+            t.HeldAsk: on_channel(self.copies.asked),
+            t.Reach: self.copies.reached,
+            t.Keep: from_parent(channels.keep),
         }
 
     # For people and tests
@@ -391,7 +313,7 @@ class Topics(State):
                 "log": len(node.log), "pending": len(node.pend), "held": len(node.hold),
                 "members": sorted(node.members), "waiting": sorted(node.waiting),
                 "roster": sorted(self.book.live(topic)), "children": len(node.down), "keeper": bool(node.keeper),
-                "channel": "root" if self.overlay.is_root else "live" if node.up_live else "syncing",
+                "channel": "root" if self.tree.is_root else "live" if node.up_live else "syncing",
                 "orphans": len(self.orphans.waiting.get(topic, ())), "flow_open": node.flow_open,
             }
             for topic, node in sorted(self.nodes.items())
@@ -399,14 +321,12 @@ class Topics(State):
 
     def explain(self, message_id: str) -> dict[str, Any]:
         """Where a publication is at this broker."""
-        return explain(self, message_id)
+        return explain(self, self.orphans, message_id)
 
     def check_invariants(self) -> None:
         """I2, I4, I6 and: no entry leaves a log above the base. Only topics that have changed are looked at."""
         for topic, node in self.nodes.items():
-            if self._checked.get(topic) != node.version:
-                node.check()
-                self._checked[topic] = node.version
+            node.check()
             for origin, member in node.members.items():
                 if member.connection is not None and member.connection not in self.clients:
                     raise InvariantError(f"{origin} is a member of {topic} without a connection")

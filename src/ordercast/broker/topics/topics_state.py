@@ -1,0 +1,88 @@
+"""What the parts of the topics half share: the topics, the clients, who is a member of what, and the surroundings."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ordercast.broker.place import Ledger, Saved
+from ordercast.broker.ports import Term, TreePort
+from ordercast.broker.roster_book import RosterBook
+from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.topic import TopicNode
+from ordercast.core.ids import Topic
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Wires
+from ordercast.core.state import State
+from ordercast.pubsub.settings import BrokerSettings
+
+
+class TopicsState(State):
+    """The parts read all of it; topics come and go by `Channels` alone, memberships are learned by `RosterNews`."""
+
+    constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger")
+
+    def __init__(
+        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: Ledger, saved: Saved | None
+    ) -> None:
+        self.settings = settings
+        self.wires = wires
+        self.tree = tree
+        self.ledger = ledger
+        self.nodes: dict[Topic, TopicNode] = {}
+        self.clients: dict[Connection, Client] = {}
+        self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)
+        self.dirty: set[Topic] = set()
+        """Topics that the end of the turn looks at."""
+        self.votes_due: set[Topic] = set()
+        """Topics in which something has changed that the stability votes depend on."""
+
+    def touch(self, node: TopicNode) -> None:
+        """L6: look at the topic again when the turn ends."""
+        self.dirty.add(node.topic)
+
+    def look_again(self, node: TopicNode) -> None:
+        """L6, M7: look at everything in the topic again: who is here, or who must be, has changed."""
+        node.recheck_all = True
+        self.dirty.add(node.topic)
+
+    def vote_again(self, node: TopicNode) -> None:
+        """ST1: the topic needs a new vote."""
+        self.votes_due.add(node.topic)
+
+    def links(self, node: TopicNode) -> list[Connection]:
+        """S5: the neighbours that take part in the topic."""
+        links = list(node.down)
+        if node.up_live and self.tree.parent is not None:
+            links.append(self.tree.parent)
+        return links
+
+    def neighbours(self) -> list[Connection]:
+        """All links of this broker, the one to the parent last."""
+        parent = self.tree.parent
+        return [*sorted(self.tree.children), *([parent] if parent is not None else [])]
+
+    def send_up(self, packet: Packet) -> None:
+        """To the parent; dropped while there is none."""
+        if self.tree.parent is not None:
+            self.wires.send(self.tree.parent, packet)
+
+    def counts(self, term: Term) -> bool:
+        """L5, A7: a report counts in its own term only."""
+        return tuple(term) == tuple(self.tree.term)
+
+    def clients_in_order(self) -> list[Client]:
+        return [self.clients[connection] for connection in sorted(self.clients)]
+
+
+class TopicsPart(State):
+    """Base of the parts: each has a share of the rules, and besides the shared state only what these rules remember."""
+
+    constant: ClassVar[tuple[str, ...]] = ("state", "settings", "wires", "tree", "nodes", "book")
+
+    def __init__(self, state: TopicsState) -> None:
+        self.state = state
+        self.settings = state.settings
+        self.wires = state.wires
+        self.tree = state.tree
+        self.nodes = state.nodes
+        self.book = state.book
