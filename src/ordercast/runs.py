@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ordercast import sim
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
+from ordercast.scenario.choosing import protocol_of
 from ordercast.scenario.load import load_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim.catalogue import lookup
@@ -65,7 +66,7 @@ def simulate(
         overrides: `key=value` changes to a scenario file.
     """
     value = scenario if isinstance(scenario, Scenario) else load_scenario(Path(scenario), overrides)
-    info = protocol if isinstance(protocol, ProtocolInfo) else lookup(protocol or value.protocol)
+    info = protocol if isinstance(protocol, ProtocolInfo) else lookup(protocol_of(value, protocol))
     path = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="ordercast-")) / "run"
     sim.simulate(value, info, seed=seed, out=path)
     return Run(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -243,25 +242,6 @@ def test_a_failing_run_shrinks_to_a_scenario_that_fails_the_same_check(
     assert "fifo" in [result["check"] for result in verdict["results"] if result["verdict"] == "fail"]
     published = [row for row in pq.read_table(events(tmp_path / "bad")).to_pylist() if row["kind"] == "publish"]
     assert len(published) == 2, "two messages of one publisher are enough to break FIFO order"
-
-
-def test_a_shrunk_scenario_names_the_protocol_as_the_scenario_itself_did(
-    command: Command, scenario: Path, tmp_path: Path
-) -> None:
-    """Nobody else could find a protocol of the user's own."""
-    mine, own = tmp_path / "mine.py", tmp_path / "own.toml"
-    mine.write_text(
-        "import msgspec\nfrom ordercast.protocols import CATALOGUE\n"
-        "MINE = msgspec.structs.replace(CATALOGUE['unordered'], name='mine')\n"
-    )
-    own.write_text(re.sub("(?m)^protocol = .*\n", "", scenario.read_text()))
-    own.write_text(f'protocol = "{mine}:MINE"\n' + own.read_text())
-    small = tmp_path / "shrunk.toml"
-    code, _, err = command("shrink", own, "--check", "fifo", "-o", small)
-    assert code == 0
-    assert f"ordercast simulate {small} --out RUN" in err
-    assert command("simulate", small, "--out", tmp_path / "bad", "--json")[0] == 0
-    assert command("verify", "--no-spark", "--json", tmp_path / "bad")[0] == 1
 
 
 def test_a_scenario_that_does_not_fail_is_not_shrunk(command: Command, scenario: Path, tmp_path: Path) -> None:

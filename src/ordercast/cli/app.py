@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from importlib.metadata import version
 from typing import Annotated
 
@@ -10,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from ordercast.cli import brokering, demo, exploring, judging, messaging, running, studying
-from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, explain
+from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, FAILED, explain
 
 app = typer.Typer(
     name="ordercast",
@@ -45,6 +47,7 @@ app.command()(judging.metrics)
 app.command()(judging.report)
 app.command()(studying.protocols)
 app.command()(running.shrink)
+app.command()(running.new_protocol)
 app.command()(exploring.explore)
 app.command()(brokering.broker)
 app.command()(brokering.up)
@@ -59,7 +62,11 @@ app.add_typer(studying.experiment, name="experiment")
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 held, 1 violated, 2 bad input, 3 something is missing here, 4 undecided."""
+    """Run the command line.
+
+    Exit codes: 0 held, 1 violated, 2 bad input, 3 something is missing here, 4 undecided, 70 failed inside: a
+    protocol's code or ours raised what it must never raise (ORDERCAST_TRACEBACK=1 shows the whole way there).
+    """
     try:
         code = app(standalone_mode=False)
     except TyperException as error:
@@ -71,10 +78,10 @@ def main() -> None:
         # The reader of our output has gone away; nothing more can be said to it.
         sys.stderr.close()
         code = 1
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last place where an error can become a line
         line, code = explain(error)
-        if line is None:
-            raise
+        if code == FAILED and os.environ.get("ORDERCAST_TRACEBACK"):
+            traceback.print_exc()
         sys.stderr.write(f"ordercast: {line}\n")
     sys.exit(code if isinstance(code, int) else 0)
 

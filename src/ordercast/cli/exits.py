@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import traceback
+
 from ordercast.core.errors import UsageError
 
 HELD, VIOLATED, BAD_INPUT, ENVIRONMENT_LACKS, UNDECIDED = range(5)
+FAILED = 70
+"""Something inside failed that must never fail: a protocol's code, or ours. Brokers end with it, too."""
+_LONGEST = 500
 
 
-def explain(error: Exception) -> tuple[str | None, int]:
-    """The one line and the exit code for an expected error; no line for a bug of ours."""
+def explain(error: Exception) -> tuple[str, int]:
+    """The one line and the exit code of an error."""
     from ordercast.trace.store import TraceError
     from ordercast.verify.spark.java import EnvironmentLacks
     from ordercast.verify.spark.session import MasterError
@@ -19,7 +24,15 @@ def explain(error: Exception) -> tuple[str | None, int]:
         return str(error), ENVIRONMENT_LACKS
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", BAD_INPUT
-    return None, VIOLATED
+    return _failure(error), FAILED
+
+
+def _failure(error: Exception) -> str:
+    """What failed inside, and where; the environment variable ORDERCAST_TRACEBACK shows the way there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
+    said = " ".join(str(error).split())[:_LONGEST]
+    return f"failed inside: {type(error).__name__}{': ' if said else ''}{said}{where}"
 
 
 def worst(codes: list[int]) -> int:

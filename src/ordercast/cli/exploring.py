@@ -10,13 +10,14 @@ import typer
 from ordercast.cli.exits import HELD, UNDECIDED, VIOLATED
 from ordercast.cli.options import Json, print_json, progress_bar
 from ordercast.core.errors import UsageError
+from ordercast.core.registry import is_code
 
 if TYPE_CHECKING:
     from ordercast.explore import Counterexample, Exploration, Replay
 
 _CODES = {"holds": HELD, "violated": VIOLATED, "undecided": UNDECIDED}
 
-Protocol = Annotated[str | None, typer.Argument(help="Protocol by name, or your own as FILE.py:NAME.")]
+Protocol = Annotated[str | None, typer.Argument(help="Protocol by name, or your own as FILE.py or FILE.py:NAME.")]
 Destinations = Annotated[
     str | None, typer.Option(help="Only these destination sets, one per message: 0,1;1,2 sends m1 to n0, n1.")
 ]
@@ -76,6 +77,9 @@ def explore(
     limit_states: Annotated[int, typer.Option(help="Stop undecided after so many states.")] = 20_000_000,
     limit_seconds: Annotated[float | None, typer.Option(help="Stop undecided after so much time.")] = None,
     replay: Annotated[Path | None, typer.Option(help="Perform the schedule in this file instead.")] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let the schedule load the protocol file that it names.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a counterexample's schedule here.")] = None,
     scenario: Annotated[
         Path | None, typer.Option(help="Write the counterexample here as a scenario for ordercast simulate.")
@@ -97,7 +101,7 @@ def explore(
     from ordercast.scenario.load import apply_override
 
     if replay is not None:
-        _show_replay(perform(replay), json=json)
+        _show_replay(perform(replay, protocol, trust=trust), json=json)
         return
     if protocol is None:
         raise UsageError("PROTOCOL: name one, or give a schedule with --replay")
@@ -185,7 +189,8 @@ def _show_counterexample(counterexample: Counterexample, violating: list[str], o
         for configuration in violating:
             typer.echo(f"  {configuration}")
     if out is not None:
-        typer.echo(f"replay: ordercast explore --replay {out}", err=True)
+        trust = " --trust" if is_code(counterexample.schedule.protocol) else ""
+        typer.echo(f"replay: ordercast explore --replay {out}{trust}", err=True)
 
 
 def _write_scenario(counterexample: Counterexample, path: Path) -> None:
@@ -203,7 +208,8 @@ def _write_scenario(counterexample: Counterexample, path: Path) -> None:
         typer.echo("no scenario: its packets would need more than one latency on a link", err=True)
         return
     path.write_text(dump_scenario(value), encoding="utf-8")
-    typer.echo(f"simulate: ordercast simulate {path} --out RUN && ordercast verify RUN", err=True)
+    code = f" --protocol {schedule.protocol}" if is_code(schedule.protocol) else ""
+    typer.echo(f"simulate: ordercast simulate {path}{code} --out RUN && ordercast verify RUN", err=True)
 
 
 def _show_story(story: list[str], orders: list[str]) -> None:

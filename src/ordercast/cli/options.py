@@ -23,7 +23,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines inst
 Paths = Annotated[list[Path], typer.Argument(help="Run directories, or trace files: .parquet, .jsonl, .csv.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the run; the scenario's own if not given.")]
 Protocol = Annotated[
-    str | None, typer.Option(help="Protocol by name, or your own as FILE.py:NAME; the scenario's own if not given.")
+    str | None,
+    typer.Option(help="Protocol by name, or your own as FILE.py or FILE.py:NAME; the scenario's own if not given."),
 ]
 Sets = Annotated[
     list[str] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import msgspec
 import typer
 
 from ordercast.cli.options import Json, Protocol, Seed, Sets, print_json, progress_bar
+from ordercast.core.errors import UsageError
 
 Scenario = Annotated[Path, typer.Argument(help="Scenario file (TOML).")]
 
@@ -25,12 +27,13 @@ def simulate(
 
     Example: ordercast simulate scenarios/crash.toml --protocol vector --seed 7 --out runs/r7
     """
+    from ordercast.scenario.choosing import protocol_of
     from ordercast.scenario.load import load_scenario
     from ordercast.sim import simulate as run
     from ordercast.sim.catalogue import lookup
 
     value = load_scenario(scenario, overrides or [])
-    info = lookup(protocol or value.protocol)
+    info = lookup(protocol_of(value, protocol))
     with progress_bar(f"simulating {value.name}") as progress:
         outcome = run(value, info, seed=seed, out=out, progress=progress)
     if json:
@@ -67,6 +70,8 @@ def run(
     from ordercast.scenario.load import load_scenario
 
     value = load_scenario(scenario, overrides or [])
+    if (protocol or value.protocol) == "broker":
+        raise UsageError("protocol 'broker': real brokers run from a cluster file; see `ordercast up --help`")
     outcome = run_processes(value, protocol, seed=seed, out=out, processes=processes, durable=durable)
     if json:
         print_json(outcome)
@@ -94,15 +99,46 @@ def shrink(
 
     Example: ordercast shrink scenarios/reordering.toml --protocol unordered --check causal -o small.toml
     """
-    from ordercast.protocols import lookup
+    from ordercast.core.registry import is_code
     from ordercast.runs import shrink_failing
+    from ordercast.scenario.choosing import protocol_of
     from ordercast.scenario.load import dump_scenario, load_scenario
+    from ordercast.sim.catalogue import lookup
 
     value = load_scenario(scenario, overrides or [])
-    info = lookup(protocol or value.protocol)
+    name = protocol_of(value, protocol)
+    info = lookup(name)
     with progress_bar("shrinking") as progress:
         small, failing = shrink_failing(value, info, seed=seed, check=check, progress=progress)
-    small = msgspec.structs.replace(small, protocol=protocol or value.protocol)
-    out.write_text(dump_scenario(small), encoding="utf-8")
+    out.write_text(dump_scenario(msgspec.structs.replace(small, protocol=name)), encoding="utf-8")
     typer.echo(out)
-    typer.echo(f"still fails {failing}; replay: ordercast simulate {out} --out RUN && ordercast verify RUN", err=True)
+    code = f" --protocol {name}" if is_code(name) else ""
+    again = f"ordercast simulate {out}{code} --out RUN && ordercast verify RUN"
+    typer.echo(f"still fails {failing}; replay: {again}", err=True)
+
+
+def new_protocol(
+    name: Annotated[str, typer.Argument(help="Name of the protocol, such as my-order: letters, digits and hyphens.")],
+    out: Annotated[Path, typer.Option(help="Directory to write the two files to.")] = Path(),
+) -> None:
+    """Begin a protocol of your own: NAME.py, which works, and NAME.toml, a scenario to try it in.
+
+    Example: ordercast new-protocol my-order && ordercast explore my_order.py
+    """
+    from importlib.resources import files
+
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UsageError(f"NAME: {name!r} is not like 'my-order': small letters, digits and single hyphens")
+    words = name.split("-")
+    paths = {suffix: out / f"{'_'.join(words)}{suffix}" for suffix in (".py", ".toml")}
+    for path in paths.values():
+        if path.exists():
+            raise UsageError(f"{path}: is there already")
+    out.mkdir(parents=True, exist_ok=True)
+    for suffix, path in paths.items():
+        text = (files("ordercast.cli.template") / f"own_protocol{suffix}").read_text(encoding="utf-8")
+        text = text.replace("own-protocol", name).replace("OwnProtocol", "".join(word.title() for word in words))
+        path.write_text(text, encoding="utf-8")
+        typer.echo(path)
+    file, scenario = paths[".py"], paths[".toml"]
+    typer.echo(f"next: ordercast simulate {scenario} --protocol {file} --out RUN && ordercast verify RUN", err=True)

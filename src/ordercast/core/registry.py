@@ -13,6 +13,11 @@ from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.wire import Codec
 
 
+def is_code(name: str) -> bool:
+    """Whether a protocol's name stands for code that has to be loaded, and not for one of ours."""
+    return ":" in name or name.endswith(".py")
+
+
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For protocols without settings."""
 

@@ -2,15 +2,20 @@
 
 A `State` is an object whose attributes are plain data: numbers, strings, bytes, frozen structs, tuples, dicts, lists,
 sets, deques, Values, and other States. Nothing has to be written per class; class attributes say what is special.
+Anything else is refused by name: copies would share it, and a change through one of them would show in all.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from types import FunctionType
 from typing import Any, ClassVar, Self
 
-from ordercast.core.errors import InvariantError
+import msgspec
+
+from ordercast.core.errors import UsageError
 
 
 class State:
@@ -28,18 +33,28 @@ class State:
     def copy(self) -> Self:
         """An independent copy: changing one never shows in the other."""
         clone = object.__new__(type(self))
-        for name, value in vars(self).items():
-            clone.__dict__[name] = value if name in self.constant else duplicate(value)
+        name = ""
+        try:
+            for name, value in vars(self).items():
+                clone.__dict__[name] = value if name in self.constant else duplicate(value)
+        except _NotPlainError as error:
+            raise _refusal(self, name, error) from None
         return clone
 
     def frozen(self) -> Hashable:
         """The changing part as a hashable value, equal for equal states whatever order things were inserted in."""
         aside, ordered = self.constant + self.derived, self.ordered
-        return tuple(
-            (name, tuple((key, freeze(item)) for key, item in value.items()) if name in ordered else freeze(value))
-            for name, value in sorted(vars(self).items())
-            if name not in aside
-        )
+        parts: list[tuple[str, Hashable]] = []
+        name = ""
+        try:
+            for name, value in sorted(vars(self).items()):
+                if name in ordered:
+                    parts.append((name, tuple((key, freeze(item)) for key, item in value.items())))
+                elif name not in aside:
+                    parts.append((name, freeze(value)))
+        except _NotPlainError as error:
+            raise _refusal(self, name, error) from None
+        return tuple(parts)
 
     def become(self, other: State) -> None:
         """Become equal to `other`, of the same kind, and stay independent of it.
@@ -47,17 +62,21 @@ class State:
         Parts and dicts are changed in place, so that those who share them go on sharing them: this is how a machine
         whose parts know each other is copied onto new surroundings.
         """
-        for name, value in vars(other).items():
-            if name in self.constant:
-                continue
-            mine = self.__dict__.get(name)
-            if isinstance(mine, State) and type(mine) is type(value):
-                mine.become(value)
-            elif isinstance(mine, dict) and isinstance(value, dict):
-                mine.clear()
-                mine.update(duplicate(value))
-            else:
-                self.__dict__[name] = duplicate(value)
+        name = ""
+        try:
+            for name, value in vars(other).items():
+                if name in self.constant:
+                    continue
+                mine = self.__dict__.get(name)
+                if isinstance(mine, State) and type(mine) is type(value):
+                    mine.become(value)
+                elif isinstance(mine, dict) and isinstance(value, dict):
+                    mine.clear()
+                    mine.update(duplicate(value))
+                else:
+                    self.__dict__[name] = duplicate(value)
+        except _NotPlainError as error:
+            raise _refusal(other, name, error) from None
 
     def save(self) -> dict[str, Any]:
         """What must survive a restart, independent of this object."""
@@ -104,6 +123,30 @@ class Value:
 _PLAIN = frozenset({int, str, bytes, bool, float, tuple, frozenset, type(None)})
 """Most of a state is of these; looking for them first halves the price of a copy."""
 
+_FIXED = (int, str, bytes, float, tuple, frozenset, enum.Enum, Value, type, FunctionType)
+"""Objects of these kinds never change, but for what tuples hold (see `check_plain`)."""
+
+
+class _NotPlainError(UsageError):
+    """A value is no plain data; becomes an error that names the attribute it was found in."""
+
+    def __init__(self, value: object) -> None:
+        self.culprit = type(value).__name__
+        super().__init__(f"a {self.culprit} cannot be part of a machine's state")
+
+
+class _Shared(dict[type, bool]):
+    """By type: whether objects of it never change and so may be shared by copies. Worked out once for each type."""
+
+    def __missing__(self, kind: type) -> bool:
+        frozen = issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen
+        dataclass: Any = getattr(kind, "__dataclass_params__", None)
+        self[kind] = known = frozen or issubclass(kind, _FIXED) or (dataclass is not None and dataclass.frozen)
+        return known
+
+
+_shared = _Shared()
+
 
 def duplicate(value: Any) -> Any:
     """A copy that shares nothing that can change. Frozen structs, tuples of them and scalars are shared."""
@@ -122,7 +165,9 @@ def duplicate(value: Any) -> Any:
         return deque((duplicate(item) for item in value), value.maxlen)
     if isinstance(value, State):
         return value.copy()
-    return value
+    if _shared[type(value)]:
+        return value
+    raise _NotPlainError(value)
 
 
 def freeze(value: Any) -> Hashable:
@@ -137,6 +182,79 @@ def freeze(value: Any) -> Hashable:
         return frozenset(value)
     if isinstance(value, State):
         return value.frozen()
-    if isinstance(value, Hashable):
-        return value
-    raise InvariantError(f"{type(value).__name__} cannot be part of a machine's state")
+    if _shared[type(value)]:
+        return value  # type: ignore[no-any-return]
+    raise _NotPlainError(value)
+
+
+def check_plain(value: object) -> None:
+    """Refuse a state or a packet with something in it that could change although copies share it.
+
+    Raises:
+        UsageError: in one line, with the class and the attribute.
+    """
+    for name, part in _attributes(value):
+        try:
+            _check_part(part, shared=not isinstance(value, State))
+        except _NotPlainError as error:
+            raise _refusal(value, name, error) from None
+
+
+class PlainParts:
+    """Remembers which parts of frozen states are plain data: of each new state only what is new is looked at."""
+
+    def __init__(self) -> None:
+        self._known: set[Hashable] = set()
+
+    def has(self, part: Any) -> bool:
+        """Whether nothing in the part, as `freeze` made it, could change."""
+        known = self._known
+        kind = type(part)
+        if issubclass(kind, tuple | frozenset):
+            inside = part
+        elif _shared[kind]:
+            inside = [p for _, p in _attributes(part)]
+        else:
+            return False
+        for p in inside:
+            if type(p) not in _SCALARS and p not in known and not self.has(p):
+                return False
+        known.add(part)
+        return True
+
+
+def _attributes(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, State):
+        aside = value.constant + value.derived
+        yield from ((name, part) for name, part in vars(value).items() if name not in aside)
+    else:
+        names = getattr(value, "__struct_fields__", ()) or getattr(value, "__dataclass_fields__", ())
+        yield from ((name, getattr(value, name)) for name in names)
+
+
+def _check_part(value: Any, *, shared: bool) -> None:
+    """`shared`: it is inside of something that copies share, such as a tuple or the key of a dict."""
+    if type(value) in _SCALARS:
+        return
+    if isinstance(value, tuple | frozenset) or (isinstance(value, dict | set) and not shared):
+        for item in value:
+            _check_part(item, shared=True)
+    if shared or not isinstance(value, dict | list | deque | set | State):
+        if not _shared[type(value)]:
+            raise _NotPlainError(value)
+        check_plain(value)
+    elif isinstance(value, State):
+        check_plain(value)
+    elif not isinstance(value, set):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_part(item, shared=False)
+
+
+_SCALARS = _PLAIN - {tuple, frozenset}
+
+
+def _refusal(holder: object, name: str, error: _NotPlainError) -> UsageError:
+    return UsageError(
+        f"{type(holder).__name__}.{name}: holds a {error.culprit}, which copies would share; use plain data: numbers, "
+        "strings, frozen structs, tuples, and dicts, lists and sets of them, or a State"
+    )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ordercast.core.errors import InvariantError, UsageError
-from ordercast.core.registry import ProtocolInfo
+from ordercast.core.registry import ProtocolInfo, is_code
 from ordercast.explore.machines.acting import Cause
 from ordercast.explore.machines.behaviour import Behaviour
 from ordercast.explore.machines.setting import Setting
@@ -112,11 +112,16 @@ def explore(
     return _Explorer(plan, progress).run()
 
 
-def replay(schedule: Schedule | Path) -> Replay:
-    """Perform a schedule on fresh machines and judge it after every step."""
+def replay(schedule: Schedule | Path, protocol: str | None = None, *, trust: bool = True) -> Replay:
+    """Perform a schedule on fresh machines and judge it after every step.
+
+    With its own protocol unless another is given. Without `trust` a schedule does not load a protocol's file.
+    """
     value = read_schedule(schedule) if isinstance(schedule, Path) else schedule
+    if protocol is None and not trust and is_code(value.protocol):
+        raise UsageError(f"{schedule}: protocol: {value.protocol!r} is code; if you trust it: --trust")
     try:
-        info = lookup(value.protocol)
+        info = lookup(protocol or value.protocol)
         configuration = value.configuration()
         setting = _setting_of(value, info, configuration)
         steps = [parse_step(step) for step in value.steps]

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ordercast.core.errors import UsageError, unknown_name
-from ordercast.core.registry import ProtocolInfo
+from ordercast.core.registry import ProtocolInfo, is_code
 from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
 from ordercast.protocols.flood.fifo import FIFO
 from ordercast.protocols.flood.flood import FLOOD
@@ -59,19 +59,28 @@ CATALOGUE: dict[str, ProtocolInfo] = {
 
 
 def lookup(name: str) -> ProtocolInfo:
-    """The protocol called `name`, or one of your own: `path/to/file.py:NAME` or `package.module:NAME`."""
+    """The protocol called `name`, or one of your own: `path/to/file.py`, `file.py:NAME` or `package.module:NAME`."""
     info = CATALOGUE.get(name)
     if info is not None:
         return info
-    where, colon, attribute = name.rpartition(":")
-    if not colon:
+    if not is_code(name):
         raise unknown_name("protocol", name, CATALOGUE)
+    where, _, attribute = (name, "", "") if name.endswith(".py") else name.rpartition(":")
     module = _load_file(Path(where), name) if where.endswith(".py") else _load_module(where, name)
-    found = getattr(module, attribute, None)
+    found = getattr(module, attribute, None) if attribute else _only_one(module, name)
     if not isinstance(found, ProtocolInfo):
         what = f"there is no {attribute!r} in it" if found is None else f"{attribute!r} is not a ProtocolInfo"
         raise UsageError(f"protocol {name!r}: {what}")
     return found
+
+
+def _only_one(module: ModuleType, name: str) -> ProtocolInfo:
+    """The protocol of a file that has one."""
+    found = {key: value for key, value in vars(module).items() if isinstance(value, ProtocolInfo)}
+    if len(found) != 1:
+        which = f"say which: {', '.join(f'{name}:{key}' for key in found)}" if found else "it has no ProtocolInfo"
+        raise UsageError(f"protocol {name!r}: {which}")
+    return found.popitem()[1]
 
 
 def _load_module(module: str, name: str) -> ModuleType:

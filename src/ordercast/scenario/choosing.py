@@ -12,9 +12,20 @@ from ordercast.core.chance import mix, salt, unit
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import GUARANTEES, Guarantee
+from ordercast.core.registry import is_code
 from ordercast.scenario.brokers import Join
 from ordercast.scenario.destinations import Choose, chooser
-from ordercast.scenario.model import BurstLoad, ClosedLoad, Fault, OpenLoad, RandomTo, ReplyLoad, Schedule, Workload
+from ordercast.scenario.model import (
+    BurstLoad,
+    ClosedLoad,
+    Fault,
+    OpenLoad,
+    RandomTo,
+    ReplyLoad,
+    Scenario,
+    Schedule,
+    Workload,
+)
 
 DrawnLoad = OpenLoad | ClosedLoad | BurstLoad | ReplyLoad
 """Loads whose messages are drawn; a schedule spells its own out."""
@@ -39,6 +50,20 @@ class Choice(msgspec.Struct, frozen=True):
     guarantee: Guarantee
     keys: tuple[str, ...]
     dst: tuple[NodeId, ...]
+
+
+def protocol_of(scenario: Scenario, chosen: str | None) -> str:
+    """The protocol that the user names, or else the scenario. A scenario is data: code runs only if the user names it.
+
+    Raises:
+        UsageError: only the scenario names a file or module.
+    """
+    if chosen is None and is_code(scenario.protocol):
+        raise UsageError(
+            f"protocol: {scenario.protocol!r} is code, which a scenario alone does not load; "
+            f"if you trust it: --protocol {scenario.protocol}"
+        )
+    return chosen or scenario.protocol
 
 
 class Chooser:

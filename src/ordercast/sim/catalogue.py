@@ -5,7 +5,7 @@ from __future__ import annotations
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee
-from ordercast.core.registry import ProtocolInfo
+from ordercast.core.registry import ProtocolInfo, is_code
 from ordercast.protocols import CATALOGUE
 from ordercast.protocols import lookup as lookup_protocol
 from ordercast.pubsub.settings import BrokerSettings
@@ -40,6 +40,6 @@ def lookup(name: str) -> ProtocolInfo:
     """The protocol called `name`, the broker system, or a protocol of your own (`file.py:NAME`)."""
     if name == BROKER.name:
         return BROKER
-    if name not in CATALOGUE and ":" not in name:
+    if name not in CATALOGUE and not is_code(name):
         raise unknown_name("protocol", name, SIMULATED)
     return lookup_protocol(name)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ordercast.core.errors import InvariantError
+from ordercast.core.errors import UsageError
 from ordercast.core.state import State
 
 scalars = st.one_of(st.integers(), st.text(max_size=5), st.booleans(), st.none(), st.binary(max_size=5))
@@ -136,7 +136,7 @@ def test_a_bounded_deque_stays_bounded() -> None:
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(InvariantError, match="bytearray cannot be part of a machine's state"):
+    with pytest.raises(UsageError, match=r"^Part\.kept: holds a bytearray, which copies would share"):
         Part(bytearray(b"x"), None).frozen()
 
 

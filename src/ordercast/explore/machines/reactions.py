@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ordercast.core.errors import UsageError
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
+from ordercast.core.state import PlainParts, check_plain
 from ordercast.explore.machines.acting import Cause, act, told
 from ordercast.explore.machines.memo import number_of
 from ordercast.explore.machines.setting import Effects, Setting
@@ -60,6 +61,7 @@ class Reactions:
         self._state_numbers: dict[Hashable, int] = {}
         self._reactions: dict[tuple[int, Hashable], Reaction] = {}
         self._index: dict[Message, int] = {}
+        self._plain = PlainParts()
 
     def __len__(self) -> int:
         return len(self._reactions)
@@ -69,14 +71,29 @@ class Reactions:
         self._index.update((message, i) for i, message in enumerate(self.setting.messages(configuration)))
 
     def input(self, peer: int, what: Packet | Message | Suspicion) -> int:
-        return number_of((peer, what), self._input_numbers, self.inputs)
+        try:
+            number = self._input_numbers.get((peer, what))
+        except TypeError:  # Something in it has no hash, and has to go by its name.
+            check_plain(what)
+            raise
+        if number is None:
+            check_plain(what)
+            number = number_of((peer, what), self._input_numbers, self.inputs)
+        return number
 
     def state(
         self, node: int, machine: Machine, timers: frozenset[Hashable], suspected: frozenset[int] = frozenset()
     ) -> int:
-        key = (node, machine.frozen(), timers, suspected)
-        number = self._state_numbers.get(key)
+        frozen = machine.frozen()
+        key = (node, frozen, timers, suspected)
+        try:
+            number = self._state_numbers.get(key)
+        except TypeError:
+            check_plain(machine)
+            raise
         if number is None:
+            if not self._plain.has(frozen):
+                check_plain(machine)
             number = self._state_numbers[key] = len(self._states)
             self._states.append(Known(node, machine, timers, suspected))
         return number

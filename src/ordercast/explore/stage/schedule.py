@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -121,6 +122,7 @@ def read_schedule(path: Path) -> Schedule:
         raise UsageError(f"{path}: not a TOML file: {error}") from None
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}") from None
+    schedule = msgspec.structs.replace(schedule, protocol=_seen_from(schedule.protocol, Path(), path.parent))
     if schedule.format != 1:
         raise UsageError(f"{path}: format: {schedule.format} is not 1, the only one known")
     for i, step in enumerate(schedule.steps):
@@ -135,7 +137,7 @@ def write_schedule(path: Path, schedule: Schedule, story: list[str]) -> None:
     """The file, each step with what it does as a comment."""
     lines = [
         f"format = {schedule.format}",
-        f"protocol = {_toml(schedule.protocol)}",
+        f"protocol = {_toml(_seen_from(schedule.protocol, path.parent, Path()))}",
         f"nodes = {schedule.nodes}",
         f"edges = {_toml(schedule.edges)}" if schedule.edges else f"overlay = {_toml(schedule.overlay)}",
     ]
@@ -162,6 +164,14 @@ def write_schedule(path: Path, schedule: Schedule, story: list[str]) -> None:
         lines += ["", "[violation]", f"check = {_toml(schedule.violation.check)}"]
         lines.append(f"detail = {_toml(schedule.violation.detail)}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _seen_from(protocol: str, here: Path, there: Path) -> str:
+    """A protocol's file, named as seen from `there`, as seen from `here`: schedules name it from their own folder."""
+    where, py, name = protocol.partition(".py")
+    if not py or (name and not name.startswith(":")):
+        return protocol
+    return Path(os.path.relpath(there / f"{where}.py", here)).as_posix() + name
 
 
 def _toml(value: Any) -> str:

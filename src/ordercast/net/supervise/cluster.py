@@ -23,7 +23,7 @@ from ordercast.net.supervise.plan import Plan
 from ordercast.net.supervise.process import Addresses, Answer, Assignment, NodeStatus, Order, journal_path
 from ordercast.net.supervise.workers import KilledEarlyError, LocalWorker, ProcessWorker, Worker
 from ordercast.protocols import lookup
-from ordercast.scenario.choosing import claimed_guarantee
+from ordercast.scenario.choosing import claimed_guarantee, protocol_of
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario
 from ordercast.trace.collect import Life, collect
 from ordercast.trace.schema import STATE_KEPT, STATE_LOST
@@ -96,7 +96,7 @@ async def run_together(
 
 
 def _plan(scenario: Scenario, protocol: str | None, seed: int | None, *, durable: bool = False) -> Plan:
-    name = protocol or scenario.protocol
+    name = protocol_of(scenario, protocol)
     return Plan(scenario, lookup(name), name, scenario.seed if seed is None else seed, durable=durable)
 
 

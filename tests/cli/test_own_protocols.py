@@ -1,0 +1,227 @@
+"""A protocol of the user's own: what `new-protocol` writes works as printed, and mistakes are told in one line."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ordercast.cli import main
+from ordercast.cli.exits import BAD_INPUT, FAILED, HELD, VIOLATED
+
+Command = Callable[..., tuple[int, str, str]]
+
+HOLDING_BACK = (
+    "        while (ready := held.pop(due, None)) is not None:\n            out.deliver(ready)\n            due += 1\n"
+)
+DELIVERY = "            out.deliver(ready)\n"
+TWICE = (DELIVERY, DELIVERY + DELIVERY)
+TEMPLATE = Path(__file__).parents[2] / "src/ordercast/cli/template/own_protocol.py"
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """Runs `ordercast ARGS` in a directory of its own: exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["ordercast", *map(str, args)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        return stop.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def changed(command: Command, tmp_path: Path) -> Callable[..., str]:
+    """Writes the template with changes; returns the file's name."""
+    assert command("new-protocol", "mine")[0] == 0
+
+    def write(*changes: tuple[str, str]) -> str:
+        text = TEMPLATE.read_text(encoding="utf-8")
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+        return "mine.py"
+
+    return write
+
+
+def assert_one_line(err: str, *words: str) -> None:
+    assert err.startswith("ordercast: "), err
+    assert err.count("\n") == 1, err
+    for word in words:
+        assert word in err, err
+
+
+# --- the template ---
+
+
+def test_what_new_protocol_writes_can_be_simulated_explored_and_run_at_once(command: Command) -> None:
+    code, out, err = command("new-protocol", "my-order")
+    assert (code, out) == (HELD, "my_order.py\nmy_order.toml\n")
+    printed = err.removeprefix("next: ").split(" && ")
+    assert [words.split()[:2] for words in printed] == [["ordercast", "simulate"], ["ordercast", "verify"]]
+    assert command(*printed[0].split()[1:])[0] == HELD
+    assert command("verify", "--no-spark", "RUN")[0] == HELD
+    assert command("explore", "my_order.py", "--overtaking")[0] == HELD
+    assert command("run", "my_order.toml", "--protocol", "my_order.py", "--out", "REAL")[0] == HELD
+    assert command("verify", "--no-spark", "REAL")[0] == HELD
+
+
+def test_new_protocol_overwrites_nothing(command: Command) -> None:
+    command("new-protocol", "mine")
+    code, _, err = command("new-protocol", "mine")
+    assert code == BAD_INPUT
+    assert_one_line(err, "mine.py: is there already")
+
+
+@pytest.mark.parametrize("name", ["", "My Order", "../mine", "1st", "a--b"])
+def test_a_name_that_could_not_be_a_module_is_refused(command: Command, name: str) -> None:
+    code, _, err = command("new-protocol", name)
+    assert code == BAD_INPUT
+    assert_one_line(err, "NAME")
+
+
+def test_the_template_without_its_holding_back_is_caught_by_explorer_and_judge(
+    command: Command, changed: Callable[..., str]
+) -> None:
+    """The guide's second step."""
+    mine = changed((HOLDING_BACK, "        out.deliver(message)\n"))
+    code, out, _ = command("explore", mine, "--overtaking")
+    assert code == VIOLATED
+    assert "violated: fifo" in out
+    command("simulate", "mine.toml", "--protocol", mine, "--out", "RUN")
+    assert command("verify", "--no-spark", "RUN")[0] == VIOLATED
+
+
+# --- state and packets that cannot be explored ---
+
+
+def test_state_that_copies_would_share_is_refused_by_its_name(command: Command, changed: Callable[..., str]) -> None:
+    mine = changed(
+        ("        self.neighbours = place.neighbours\n",
+         "        self.neighbours = place.neighbours\n        self.count = Counter()\n"),
+        ("class OwnProtocol(", "class Counter:\n    value = 0\n\n\nclass OwnProtocol("),
+    )  # fmt: skip
+    code, _, err = command("explore", mine)
+    assert code == BAD_INPUT
+    assert_one_line(err, "OwnProtocol.count: holds a Counter")
+
+
+@pytest.mark.parametrize(
+    ("value", "culprit"), [("(Counter(),)", "Counter"), ("([1],)", "list"), ("{(Counter(),)}", "Counter")]
+)
+def test_what_could_change_is_found_inside_of_tuples_and_sets(
+    command: Command, changed: Callable[..., str], value: str, culprit: str
+) -> None:
+    mine = changed(
+        ("        self.neighbours = place.neighbours\n",
+         f"        self.neighbours = place.neighbours\n        self.count = {value}\n"),
+        ("class OwnProtocol(", "class Counter:\n    value = 0\n\n\nclass OwnProtocol("),
+    )  # fmt: skip
+    code, _, err = command("explore", mine)
+    assert code == BAD_INPUT
+    assert_one_line(err, f"OwnProtocol.count: holds a {culprit}")
+
+
+def test_a_packet_that_cannot_be_compared_is_refused_by_its_field(
+    command: Command, changed: Callable[..., str]
+) -> None:
+    mine = changed(("    message: Message\n", "    message: Message\n    clocks: dict[str, int] = {}\n"))
+    code, _, err = command("explore", mine)
+    assert code == BAD_INPUT
+    assert_one_line(err, "Copy.clocks: holds a dict")
+
+
+# --- a violation is told apart from code that fails ---
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("self, place: Place, _options: NoOptions", "self", "TypeError"),
+        ("        origin = message.origin\n", "        raise InvariantError('two of one')\n", "InvariantError: two of"),
+        ("        self.due[origin] = due\n", "        self.due[origin] = due\n        [][1]\n", "IndexError"),
+    ],
+)  # fmt: skip
+def test_code_that_fails_inside_a_run_is_one_line_and_no_violation(
+    command: Command, changed: Callable[..., str], old: str, new: str, said: str
+) -> None:
+    mine = changed((old, new), ("import PeerError\n", "import InvariantError, PeerError\n"))
+    code, _, err = command("simulate", "mine.toml", "--protocol", mine, "--out", "RUN")
+    assert code == FAILED
+    assert_one_line(err, "failed inside", said, "mine.py:" if said != "TypeError" else "")
+
+
+def test_wrong_constructor_arguments_are_one_line_in_the_explorer_too(
+    command: Command, changed: Callable[..., str]
+) -> None:
+    code, _, err = command("explore", changed(("place: Place, _options: NoOptions", "place: Place")))
+    assert code == FAILED
+    assert_one_line(err, "failed inside", "TypeError")
+
+
+def test_the_way_to_a_failure_is_shown_on_request(
+    command: Command, changed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORDERCAST_TRACEBACK", "1")
+    mine = changed(("        self.due[origin] = due\n", "        [][1]\n"))
+    code, _, err = command("simulate", "mine.toml", "--protocol", mine, "--out", "RUN")
+    assert code == FAILED
+    assert "Traceback" in err
+
+
+# --- code is only loaded where the user names it ---
+
+
+def test_a_scenario_alone_never_runs_code(command: Command, changed: Callable[..., str], tmp_path: Path) -> None:
+    mine = changed(('"""own-protocol:', 'open("ran", "w").close()\n"""own-protocol:'))
+    scenario = tmp_path / "mine.toml"
+    scenario.write_text(f'protocol = "{mine}:PROTOCOL"\n' + scenario.read_text())
+    for words in (("simulate", "--out", "R"), ("run", "--out", "R"), ("shrink", "-o", "small.toml")):
+        code, _, err = command(words[0], scenario, *words[1:])
+        assert code == BAD_INPUT
+        assert_one_line(err, "protocol: 'mine.py:PROTOCOL' is code", "--protocol mine.py:PROTOCOL")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_shrunk_scenario_of_an_own_protocol_says_how_to_replay_it(
+    command: Command, changed: Callable[..., str]
+) -> None:
+    mine = changed(
+        ("            out.deliver(ready)\n", "            out.deliver(ready)\n            out.deliver(ready)\n")
+    )
+    code, _, err = command("shrink", "mine.toml", "--protocol", mine, "-o", "small.toml")
+    assert code == HELD
+    replay = re.search(r"replay: ordercast (simulate .*) && ", err)
+    assert replay is not None
+    assert command(*replay[1].split())[0] == HELD
+    assert command("verify", "--no-spark", "RUN")[0] == VIOLATED
+
+
+def test_a_schedule_is_replayed_from_any_directory_once_it_is_trusted(
+    command: Command, changed: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = changed(
+        ("            out.deliver(ready)\n", "            out.deliver(ready)\n            out.deliver(ready)\n")
+    )
+    schedules, elsewhere = tmp_path / "found", tmp_path / "else" / "where"
+    schedules.mkdir()
+    elsewhere.mkdir(parents=True)
+    code, _, err = command("explore", mine, "-o", "found/twice.toml")
+    assert code == VIOLATED
+    assert "--replay found/twice.toml --trust" in err
+    monkeypatch.chdir(elsewhere)
+    code, _, err = command("explore", "--replay", schedules / "twice.toml")
+    assert code == BAD_INPUT
+    assert_one_line(err, "is code", "--trust")
+    assert command("explore", "--replay", schedules / "twice.toml", "--trust")[0] == VIOLATED
+    assert command("explore", tmp_path / mine, "--replay", "../../found/twice.toml")[0] == VIOLATED
