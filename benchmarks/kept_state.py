@@ -19,11 +19,10 @@ import msgspec
 import uvloop
 
 from ordercast.core.ids import NodeId
-from ordercast.net.nodes.handshake import NetPlace
-from ordercast.net.nodes.host import Host
+from ordercast.net.nodes.node import NodeHost, NodePlace
 from ordercast.net.nodes.replay import Told
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
-from ordercast.net.settings import NetSettings
 from ordercast.net.supervise.process import Layout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Line, OpenLoad, Scenario
@@ -38,20 +37,20 @@ TOPIC = "t0"
 class Mode(msgspec.Struct, frozen=True):
     name: str
     durable: bool
-    settings: NetSettings
+    settings: NodeSettings
 
 
 MODES = [
-    Mode("no log", False, NetSettings(suspect_ms=60_000)),
-    Mode("log", True, NetSettings(suspect_ms=60_000, snapshot_bytes=1 << 30)),
-    Mode("log, begun anew every 256 KiB", True, NetSettings(suspect_ms=60_000, snapshot_bytes=1 << 18)),
-    Mode("log, fsync in every turn", True, NetSettings(suspect_ms=60_000, state_fsync="always")),
+    Mode("no log", False, NodeSettings(suspect_ms=60_000)),
+    Mode("log", True, NodeSettings(suspect_ms=60_000, snapshot_bytes=1 << 30)),
+    Mode("log, begun anew every 256 KiB", True, NodeSettings(suspect_ms=60_000, snapshot_bytes=1 << 18)),
+    Mode("log, fsync in every turn", True, NodeSettings(suspect_ms=60_000, state_fsync="always")),
 ]
 
 
 def build(
     layout: Layout, protocol: str, node: NodeId, mode: Mode, directory: Path, *, life: int = 0, heard: int = 0
-) -> Host:
+) -> NodeHost:
     """A node whose application has heard of so many deliveries."""
     info = lookup(protocol)
     place, settings = layout.place(node, 0), mode.settings
@@ -60,9 +59,9 @@ def build(
         whose = belongs_to(place, info, layout.options)
         log = StateLog(directory / node, whose, fsync=settings.state_fsync, least_bytes=settings.snapshot_bytes)
     journal = Journal(directory / f"{node}.{life}.jsonl", packets=False)
-    net = NetPlace("bench", b"token", life)
+    net = NodePlace("bench", b"token", life)
     told = Told(deliveries=heard)
-    return Host(place, info, layout.options, net, settings=settings, journal=journal, log=log, told=told)
+    return NodeHost(place, info, layout.options, net, settings=settings, journal=journal, log=log, told=told)
 
 
 async def run(protocol: str, mode: Mode, messages: int, directory: Path) -> tuple[float, int]:
@@ -75,12 +74,12 @@ async def run(protocol: str, mode: Mode, messages: int, directory: Path) -> tupl
     addresses = {host.node: await host.listen() for host in hosts}
     for i, host in enumerate(hosts):
         later = list(addresses)[i + 1 :]
-        host.start({peer: addresses[peer] for peer in later if peer in host.place.neighbours})
+        await host.start({peer: addresses[peer] for peer in later if peer in host.place.neighbours})
     await asyncio.sleep(0.2)
     each = messages // NODES
     began = time.process_time()
 
-    async def publisher(host: Host) -> None:
+    async def publisher(host: NodeHost) -> None:
         for _ in range(each // WINDOW):
             await host.publish(TOPIC, PAYLOAD)
 

@@ -11,9 +11,9 @@ from ordercast.core.ids import NodeId, valid_node
 from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.nodes.client import MulticastClient
-from ordercast.net.nodes.host import Host, NetPlace
-from ordercast.net.nodes.transport import Address
-from ordercast.net.settings import NetSettings
+from ordercast.net.nodes.neighbours import Address
+from ordercast.net.nodes.node import NodeHost, NodePlace
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.protocols import CATALOGUE, lookup
 
 __all__ = ["MulticastClient", "join"]
@@ -33,7 +33,7 @@ async def join(
     real_time: bool = False,
     cluster: str = "ordercast",
     token: bytes = b"",
-    settings: NetSettings | None = None,
+    settings: NodeSettings | None = None,
 ) -> AsyncIterator[MulticastClient]:
     """Take part in a multicast over TCP until the block ends.
 
@@ -51,12 +51,12 @@ async def join(
     """
     info = lookup(protocol_name(protocol, real_time=real_time))
     addresses = {_node(server, "servers"): _address(server, text) for server, text in servers.items()}
-    host = _host(_node(name, "name"), addresses, clients, info, options, NetPlace(cluster, token), settings)
+    host = _host(_node(name, "name"), addresses, clients, info, options, NodePlace(cluster, token), settings)
     client = MulticastClient(host)
     own = addresses.get(host.node)
     await (host.listen(*own) if own is not None else host.listen())
     try:
-        host.start({peer: address for peer, address in addresses.items() if _dials(host.node, peer, addresses)})
+        await host.start({peer: address for peer, address in addresses.items() if _dials(host.node, peer, addresses)})
         yield client
     finally:
         await host.close()
@@ -78,9 +78,9 @@ def _host(
     clients: Sequence[str],
     info: ProtocolInfo,
     options: Mapping[str, Any] | None,
-    net: NetPlace,
-    settings: NetSettings | None,
-) -> Host:
+    net: NodePlace,
+    settings: NodeSettings | None,
+) -> NodeHost:
     asking = tuple(_node(client, "clients") for client in clients)
     everyone = (*addresses, *asking)
     if len(set(everyone)) < len(everyone):
@@ -89,7 +89,7 @@ def _host(
         raise UsageError(f"name: {name!r} is neither a server nor a client")
     neighbours = tuple(addresses) if name in asking else everyone
     place = Place(name, tuple(peer for peer in neighbours if peer != name), everyone, None, 0, asking)
-    return Host(place, info, info.parse_options(dict(options or {})), net, settings=settings)
+    return NodeHost(place, info, info.parse_options(dict(options or {})), net, settings=settings)
 
 
 def _dials(node: NodeId, peer: NodeId, addresses: Mapping[NodeId, Address]) -> bool:

@@ -12,8 +12,8 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.nodes.host import Host
-from ordercast.net.settings import NetSettings
+from ordercast.net.nodes.node import NodeHost
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.trace.journal import Journal, read_journal
 from tests.support.loop import run_async, until
 from tests.support.net import HASTY, Inbox, build_host, closing, connected
@@ -29,28 +29,28 @@ PATIENT = msgspec.structs.replace(HASTY, suspect_ms=10_000)
 class Pair:
     """Ann and bob with a proxy between them. The protocol adds nothing, so the channel shows as it is."""
 
-    def __init__(self, ann: Host, bob: Host, proxy: Proxy) -> None:
+    def __init__(self, ann: NodeHost, bob: NodeHost, proxy: Proxy) -> None:
         self.ann = ann
         self.bob = bob
         self.proxy = proxy
         self.to_ann = Inbox(ann)
         self.to_bob = Inbox(bob)
 
-    def opinions(self, host: Host) -> list[tuple[str, NodeId]]:
+    def opinions(self, host: NodeHost) -> list[tuple[str, NodeId]]:
         assert isinstance(host.machine, Talk)
         return host.machine.opinions
 
 
 @asynccontextmanager
-async def pair(settings: NetSettings = PATIENT, **proxy: float) -> AsyncIterator[Pair]:
+async def pair(settings: NodeSettings = PATIENT, **proxy: float) -> AsyncIterator[Pair]:
     ann = build_host("ann", ["ann", "bob"], protocol=PROTOCOL, settings=settings)
     bob = build_host("bob", ["ann", "bob"], protocol=PROTOCOL, settings=settings)
     async with closing(ann, bob):
         between = Proxy(await bob.listen(), **proxy)  # type: ignore[arg-type]
         try:
             await ann.listen()
-            bob.start({})
-            ann.start({BOB: await between.start()})
+            await bob.start({})
+            await ann.start({BOB: await between.start()})
             await until(lambda: connected(ann, "bob") and connected(bob, "ann"))
             yield Pair(ann, bob, between)
         finally:
@@ -107,7 +107,7 @@ def test_nothing_is_kept_once_it_is_confirmed() -> None:
         async with pair() as they:
             for payload in numbered(MANY):
                 they.ann.submit("t", payload)
-            channel = they.ann.transport.channels[BOB]
+            channel = they.ann.neighbours.channels[BOB]
             await until(lambda: channel.outstanding == 0)
             assert (channel.sent, channel.buffered) == (MANY, 0)
 
@@ -133,7 +133,7 @@ def test_a_half_open_connection_raises_suspicion_and_loses_nothing() -> None:
 def test_an_idle_connection_is_kept_alive_by_heartbeats() -> None:
     async def main() -> None:
         async with pair(HASTY) as they:
-            channel = they.ann.transport.channels[BOB]
+            channel = they.ann.neighbours.channels[BOB]
             begun = channel.heard_ns
             await until(lambda: channel.heard_ns - begun > 3 * HASTY.suspect_ms * 1e6)
             assert they.opinions(they.ann) == they.opinions(they.bob) == []
@@ -156,7 +156,7 @@ def test_a_peer_that_restarts_without_memory_gets_a_new_channel() -> None:
             async with closing(reborn):
                 inbox = Inbox(reborn)
                 they.proxy.target = await reborn.listen()
-                reborn.start({})
+                await reborn.start({})
                 they.proxy.refusing = False
                 await until(lambda: connected(they.ann, "bob"))
                 they.ann.submit("t", b"to the second life")
@@ -174,12 +174,12 @@ def test_a_full_channel_makes_publishers_wait_and_drops_nothing() -> None:
         async with pair(small) as they:
             they.proxy.freeze()
             waiting = asyncio.create_task(_publish_all(they.ann))
-            await until(lambda: they.ann.transport.channels[BOB].full)
+            await until(lambda: they.ann.neighbours.channels[BOB].full)
             for _ in range(50):
                 await asyncio.sleep(0)
             published = they.ann.published
             assert published < MANY
-            assert they.ann.transport.channels[BOB].buffered < (1 << 14) + 4096
+            assert they.ann.neighbours.channels[BOB].buffered < (1 << 14) + 4096
             they.proxy.thaw()
             await waiting
             await until(lambda: len(they.to_bob.messages) >= MANY)
@@ -188,7 +188,7 @@ def test_a_full_channel_makes_publishers_wait_and_drops_nothing() -> None:
     run_async(main)
 
 
-async def _publish_all(host: Host) -> None:
+async def _publish_all(host: NodeHost) -> None:
     for payload in numbered(MANY):
         await host.room()
         host.submit("t", payload * 40)
@@ -219,8 +219,8 @@ def test_what_a_node_did_is_on_record_before_anybody_can_know_of_it(tmp_path: Pa
         async with closing(ann, bob):
             address = await bob.listen()
             await ann.listen()
-            bob.start({})
-            ann.start({BOB: address})
+            await bob.start({})
+            await ann.start({BOB: address})
             await until(lambda: connected(ann, "bob"))
             for i in range(20):
                 ann.submit("t", b"%d" % i)

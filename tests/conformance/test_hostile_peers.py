@@ -6,17 +6,26 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Origin, Topic
-from ordercast.core.messages import Message
-from ordercast.net.nodes.frames import BYE, DATA, GREETING_LIMIT, PING, frame, greeting_frame
-from ordercast.net.nodes.host import Host
-from ordercast.net.nodes.transport import Address
-from ordercast.net.settings import NetSettings
+from ordercast.core.messages import Message, Packet
+from ordercast.net.nodes.channel import Ack, Resume
+from ordercast.net.nodes.neighbours import Address
+from ordercast.net.nodes.node import NodeHost
+from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.wire.frames import (
+    GREETING_LIMIT,
+    HEARTBEAT_FRAME,
+    PACKET,
+    goodbye_frame,
+    greeting_frame,
+    packet_frame,
+)  # fmt: skip
 from ordercast.protocols import lookup
 from ordercast.protocols.flood.flood import Data
 from tests.support.loop import run_async, until
@@ -36,10 +45,16 @@ def log() -> Iterator[LogLines]:
     logger.setLevel(logging.NOTSET)
 
 
+def clogged(host: NodeHost, peer: str) -> bool:
+    """More waits for the peer than the socket takes."""
+    wire = host._host.connections.get(host.neighbours.channels[NodeId(peer)].connection)
+    return wire is not None and not wire.writable
+
+
 class Stage:
     """Ann and bob are nodes; cho is their neighbour by right, and played by the test."""
 
-    def __init__(self, ann: Host, bob: Host, address: Address) -> None:
+    def __init__(self, ann: NodeHost, bob: NodeHost, address: Address) -> None:
         self.ann = ann
         self.address = address
         self.inbox = Inbox(bob)
@@ -70,15 +85,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(settings: NetSettings) -> AsyncIterator[Stage]:
+async def stage(settings: NodeSettings) -> AsyncIterator[Stage]:
     everyone = ("ann", "bob", "cho")
     ann = build_host("ann", everyone, settings=settings)
     bob = build_host("bob", everyone, settings=settings, neighbours=["ann"])
     async with closing(ann, bob):
         address = await ann.listen()
         await bob.listen()
-        ann.start({})
-        bob.start({NodeId("ann"): address})
+        await ann.start({})
+        await bob.start({NodeId("ann"): address})
         await until(lambda: connected(ann, "bob"))
         here = Stage(ann, bob, address)
         try:
@@ -87,7 +102,7 @@ async def stage(settings: NetSettings) -> AsyncIterator[Stage]:
             await here.dismiss()
 
 
-def play(scene: Callable[[Stage], Coroutine[None, None, None]], settings: NetSettings = HASTY) -> None:
+def play(scene: Callable[[Stage], Coroutine[None, None, None]], settings: NodeSettings = HASTY) -> None:
     async def main() -> None:
         async with stage(settings) as here:
             await scene(here)
@@ -127,11 +142,16 @@ def test_a_stranger_that_says_nothing_is_closed_in_time(log: LogLines) -> None:
     assert "did not introduce itself in time" in log.reasons()
 
 
+async def introduced(peer: RawPeer, who: dict[str, Any]) -> None:
+    await peer.introduce(**who)
+    await peer.packet()
+
+
 @pytest.mark.parametrize(
     ("who", "reason"),
     [
         ({"me": "cho", "to": "ann", "token": b"a guess"}, "does not know the token"),
-        ({"me": "cho", "to": "ann", "cluster": "another"}, "belongs to cluster"),
+        ({"me": "cho", "to": "ann", "cluster": "another"}, "looks for cluster"),
         ({"me": "cho", "to": "bob"}, "looks for bob"),
         ({"me": "eve", "to": "ann"}, "is not a neighbour"),
         ({"me": "cho", "to": "ann", "received": 7}, "claims to have received 7"),
@@ -141,7 +161,7 @@ def test_whoever_is_not_who_it_should_be_is_refused(who: dict[str, object], reas
     async def scene(here: Stage) -> None:
         peer = await here.peer()
         with pytest.raises(PeerError, match=reason):
-            await peer.introduce(**who)  # type: ignore[arg-type]
+            await introduced(peer, who)
         await peer.close()
         assert not connected(here.ann, "cho")
 
@@ -163,20 +183,25 @@ def test_a_former_life_is_refused_once_a_later_one_was_here(log: LogLines) -> No
     play(scene)
 
 
-def packet_frame(number: int, *, origin: str = "cho", link_number: int = 1) -> bytes:
+def data(*, origin: str = "cho") -> bytes:
     message = Message(Origin(origin), 1, Topic("t"), b"from cho")
-    return frame(DATA, number, lookup("fifo").codec().encode(Data(0, link_number, 0, False, message)))
+    return packet_frame(lookup("fifo").codec().encode(Data(0, 1, 0, False, message)))
+
+
+def control(packet: Packet) -> bytes:
+    return packet_frame(msgspec.msgpack.encode(packet))
 
 
 @pytest.mark.parametrize(
     ("bytes_sent", "reason"),
     [
-        ((1 << 31).to_bytes(4, "big") + bytes([DATA]) + bytes(8), "announces a frame of 2147483648 bytes"),
-        ((3).to_bytes(4, "big") + bytes(20), "too few for any"),
-        (frame(77, 1), "sends a frame of kind 77"),
-        (frame(DATA, 1, b"\xc1"), "sent a malformed packet"),
-        (packet_frame(2), "sends packet 2 instead of 1"),
-        (frame(PING, 1 << 40), "acknowledges packet"),
+        ((1 << 31).to_bytes(4, "big") + bytes([PACKET]), "announces a frame of 2147483648 bytes"),
+        (bytes(20), "announces a frame without a kind"),
+        ((1).to_bytes(4, "big") + bytes([77]), "sends a frame of kind 77"),
+        (packet_frame(b"\xc1"), "sent a malformed packet"),
+        (control(Resume(0, 0, 0)), "resumes its channel twice"),
+        (control(Ack(1 << 40)), "acknowledges packet"),
+        (control(Ack(-1)), "acknowledges packet"),
     ],
 )
 def test_a_neighbour_that_breaks_the_framing_is_told_so_and_may_come_back(
@@ -188,8 +213,8 @@ def test_a_neighbour_that_breaks_the_framing_is_told_so_and_may_come_back(
         assert reason.encode() in await cho.end()
         await cho.close()
         again = await here.cho()
-        again.send(packet_frame(1))
-        await until(lambda: here.ann.transport.channels[NodeId("cho")].received == 1)
+        again.send(data())
+        await until(lambda: here.ann.neighbours.channels[NodeId("cho")].received == 1)
         await again.close()
 
     play(scene)
@@ -199,7 +224,7 @@ def test_a_neighbour_that_breaks_the_framing_is_told_so_and_may_come_back(
 def test_packets_ahead_of_a_broken_one_count_and_are_not_asked_for_again() -> None:
     async def scene(here: Stage) -> None:
         cho = await here.cho()
-        cho.send(packet_frame(1) + frame(DATA, 2, b"\xc1"))
+        cho.send(data() + packet_frame(b"\xc1"))
         await cho.end()
         await cho.close()
         again = await here.peer()
@@ -211,7 +236,7 @@ def test_packets_ahead_of_a_broken_one_count_and_are_not_asked_for_again() -> No
 
 def test_a_truncated_frame_is_sent_again_on_the_next_connection_and_counts_once() -> None:
     async def scene(here: Stage) -> None:
-        whole = packet_frame(1)
+        whole = data()
         cho = await here.cho()
         cho.send(whole[:-3])
         cho.writer.write_eof()
@@ -229,7 +254,7 @@ def test_a_truncated_frame_is_sent_again_on_the_next_connection_and_counts_once(
 def test_a_neighbour_that_breaks_the_protocol_is_shut_out_until_it_begins_a_new_life(log: LogLines) -> None:
     async def scene(here: Stage) -> None:
         cho = await here.cho()
-        cho.send(packet_frame(1, origin="nobody"))
+        cho.send(data(origin="nobody"))
         assert b"whom nobody knows" in await cho.end()
         await cho.close()
         again = await here.peer()
@@ -250,7 +275,7 @@ def test_a_neighbour_that_never_reads_is_suspected_and_stops_nobody(beats: bool,
 
     async def heartbeat(peer: RawPeer) -> None:
         while True:
-            peer.send(frame(PING, 0))
+            peer.send(HEARTBEAT_FRAME)
             await asyncio.sleep(HASTY.heartbeat_ms / 1000)
 
     async def scene(here: Stage) -> None:
@@ -259,7 +284,7 @@ def test_a_neighbour_that_never_reads_is_suspected_and_stops_nobody(beats: bool,
         heart = asyncio.create_task(heartbeat(cho))
         if not beats:
             heart.cancel()
-        channel = here.ann.transport.channels[NodeId("cho")]
+        channel = here.ann.neighbours.channels[NodeId("cho")]
         while not channel.suspected:
             await here.ann.room()
             here.ann.submit("t", bytes(1 << 14))
@@ -283,8 +308,7 @@ def test_a_neighbour_that_stops_reading_and_hangs_up_is_let_go_at_once() -> None
         cho.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(20):
             here.ann.submit("t", bytes(1 << 20))
-        connection = here.ann.transport.channels[NodeId("cho")].connection
-        await until(lambda: connection is not None and not connection.writable)
+        await until(lambda: clogged(here.ann, "cho"))
         cho.writer.write_eof()
         await until(lambda: not connected(here.ann, "cho"))
         await until(lambda: len(here.inbox.messages) == 20)
@@ -301,8 +325,7 @@ def test_a_node_stops_even_if_a_neighbour_never_reads_its_goodbye() -> None:
             cho.writer.transport.pause_reading()  # type: ignore[attr-defined]
             for _ in range(20):
                 here.ann.submit("t", bytes(1 << 20))
-            connection = here.ann.transport.channels[NodeId("cho")].connection
-            await until(lambda: connection is not None and not connection.writable)
+            await until(lambda: clogged(here.ann, "cho"))
             await asyncio.wait_for(here.ann.close(), timeout=20)
 
     run_async(main)
@@ -323,7 +346,7 @@ def test_strangers_beyond_the_limit_are_turned_away(log: LogLines) -> None:
 def test_a_goodbye_says_why_to_the_peer(log: LogLines) -> None:
     async def scene(here: Stage) -> None:
         cho = await here.cho()
-        cho.send(frame(BYE, 0, b"going home"))
+        cho.send(goodbye_frame("going home"))
         await cho.end()
         await cho.close()
 
@@ -341,5 +364,18 @@ def test_the_token_never_travels() -> None:
         assert TOKEN not in spoken
         assert TOKEN not in msgspec.msgpack.encode(welcome)
         await peer.close()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("packet", [data(), control(Ack(0))])
+def test_a_neighbour_that_does_not_resume_its_channel_first_is_told_so(packet: bytes, log: LogLines) -> None:
+    """What it sends could be anything: nobody has said where the channel goes on."""
+
+    async def scene(here: Stage) -> None:
+        cho = await here.peer()
+        await cho.greet("cho", "ann")
+        cho.send(packet)
+        assert b"sends before it does" in await cho.end()
 
     play(scene)

@@ -13,13 +13,13 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.messages import Message
 from ordercast.multicast import MulticastClient, join, protocol_name
-from ordercast.net.settings import NetSettings
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.services.kv_node import KeyValueStore
 from ordercast.services.partitioned_kv import Partitioning
 from tests.support.loop import run_async, until
 from tests.support.serializability import Event, explains
 
-HASTY = NetSettings(heartbeat_ms=50, suspect_ms=1000, reconnect_ms=2, reconnect_max_ms=20, max_payload_bytes=1000)
+HASTY = NodeSettings(heartbeat_ms=50, suspect_ms=1000, reconnect_ms=2, reconnect_max_ms=20, max_payload_bytes=1000)
 
 
 def addresses(count: int) -> dict[str, str]:

@@ -17,7 +17,7 @@ import pytest
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.settings import NetSettings
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.supervise.cluster import LOGS, run_processes, run_together
 from ordercast.net.supervise.process import Answer, Assignment, Order
 from ordercast.net.supervise.workers import ProcessWorker
@@ -141,7 +141,7 @@ def victims(count: int) -> Iterator[None]:
 def test_a_process_that_is_left_alone_ends(tmp_path: Path) -> None:
     assignment = Assignment(
         nodes=[NodeId("n0")], scenario=scenario(), protocol="fifo", seed=0, cluster="c", token="00", life=0, epoch_ns=0,
-        journals=str(tmp_path), settings=NetSettings(),
+        journals=str(tmp_path), settings=NodeSettings(),
     )  # fmt: skip
     command = [sys.executable, "-m", "ordercast.net.supervise.process"]
     pipe = subprocess.PIPE

@@ -51,7 +51,7 @@ def run_over_tcp(value: Scenario, out: Path) -> None:
     proxies: list[Proxy] = []
 
     async def route(_dialer: NodeId, _peer: NodeId, address: Address) -> Address:
-        proxies.append(Proxy(address, cut_every_bytes=3_001 + 1_009 * len(proxies)))
+        proxies.append(Proxy(address, cut_every_bytes=2_503 + 811 * len(proxies)))
         return await proxies[-1].start()
 
     async def main() -> None:

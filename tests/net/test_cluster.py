@@ -10,8 +10,8 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
-from ordercast.net.settings import NetSettings
 from ordercast.net.supervise.cluster import _Cluster, _direct
 from ordercast.net.supervise.plan import Plan
 from ordercast.net.supervise.process import Addresses, Answer, Assignment, Layout, Order, Party
@@ -96,7 +96,7 @@ def test_a_process_logs_how_much_of_a_state_was_torn(tmp_path: Path, caplog: pyt
         file.write(b"torn")
     assignment = Assignment(
         nodes=[A], scenario=SCENARIO, protocol="fifo", seed=0, cluster="c", token="00", life=1, epoch_ns=0,
-        journals=str(tmp_path), settings=NetSettings(), since=0, states=str(tmp_path),
+        journals=str(tmp_path), settings=NodeSettings(), since=0, states=str(tmp_path),
     )  # fmt: skip
 
     async def main() -> None:

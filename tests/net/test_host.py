@@ -14,9 +14,7 @@ from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox
 from ordercast.core.messages import Packet
-from ordercast.net.nodes import handshake
-from ordercast.net.nodes.connection import Connection
-from ordercast.net.settings import NetSettings
+from ordercast.net.wire.connection import WireConnection
 from ordercast.trace.journal import Journal
 from tests.support.loop import run_async, until
 from tests.support.net import Inbox, build_host, closing, connected
@@ -38,11 +36,11 @@ def test_the_peer_that_broke_the_protocol_is_shut_out_whoever_was_heard_last(bla
         async with closing(*hosts):
             addresses = {host.node: await host.listen() for host in hosts}
             for i, host in enumerate(hosts):
-                host.start({NodeId(name): addresses[NodeId(name)] for name in NAMES[i + 1 :]})
+                await host.start({NodeId(name): addresses[NodeId(name)] for name in NAMES[i + 1 :]})
             await until(lambda: all(connected(hosts[0], name) for name in NAMES[1:]))
             hosts[0].machine.on_receive = complain  # type: ignore[method-assign]
             hosts[1].submit("t", b"well formed")
-            channels = hosts[0].transport.channels
+            channels = hosts[0].neighbours.channels
             await until(lambda: any(channel.banned for channel in channels.values()))
             assert [peer for peer, channel in channels.items() if channel.banned] == [banned]
             assert channels[NodeId(banned)].banned == "made no sense"
@@ -50,59 +48,43 @@ def test_the_peer_that_broke_the_protocol_is_shut_out_whoever_was_heard_last(bla
     run_async(main)
 
 
-def test_a_ping_says_nothing_that_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It acknowledges what was received: the peer will not send it again."""
+def test_nothing_that_says_what_was_received_leaves_before_it_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither an acknowledgement nor the resumption of a channel: the peer will not send it again."""
 
     async def main() -> None:
         one, two = build_host("n0", NAMES[:2]), build_host("n1", NAMES[:2])
+        happened: list[str] = []
+        frames: dict[bytes, str] = {}
+        frame_of, write, flush = one._host.frame_of, WireConnection._write, one._memory.flush
+
+        def name_frame(packet: Packet) -> bytes:
+            frames[frame_of(packet)] = type(packet).__name__
+            return frame_of(packet)
+
+        def log_write(connection: WireConnection, data: bytes) -> None:
+            if connection._owner is one._host:
+                said = [name for frame, name in frames.items() if frame in data]
+                happened.extend([" and ".join(said)] if said else [])
+            write(connection, data)
+
+        def log_flush() -> None:
+            happened.append("written")
+            flush()
+
+        monkeypatch.setattr(one._host, "frame_of", name_frame)
+        monkeypatch.setattr(one._memory, "flush", log_flush)
+        monkeypatch.setattr(WireConnection, "_write", log_write)
         async with closing(one, two):
             address = await two.listen()
             await one.listen()
-            two.start({})
-            one.start({NodeId("n1"): address})
+            await two.start({})
+            await one.start({NodeId("n1"): address})
             await until(lambda: connected(one, "n1"))
-            happened: list[str] = []
-
-            def write() -> bool:
-                happened.append("written")
-                return True
-
-            monkeypatch.setattr(one, "before_write", write)
-            monkeypatch.setattr(Connection, "ping", lambda _: happened.append("ping"))
-            one.transport._beat()
-            assert happened == ["written", "ping"]
-            monkeypatch.undo()
-
-    run_async(main)
-
-
-def test_a_welcome_says_nothing_that_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what was received on the connection before."""
-
-    async def main() -> None:
-        one, two = build_host("n0", NAMES[:2], settings=NetSettings()), build_host("n1", NAMES[:2])
-        async with closing(one, two):
-            address = await one.listen()
-            one.start({})
-            await asyncio.sleep(0.01)
-            happened: list[str] = []
-            welcome = handshake.welcome
-
-            def write() -> bool:
-                happened.append("written")
-                return True
-
-            def answer(*args: Any) -> handshake.Welcome:
-                happened.append("welcome")
-                return welcome(*args)
-
-            monkeypatch.setattr(one, "before_write", write)
-            monkeypatch.setattr(handshake, "welcome", answer)
-            await two.listen()
-            two.start({NodeId("n0"): address})
-            await until(lambda: connected(one, "n1"))
-            assert happened[:2] == ["written", "welcome"]
-            monkeypatch.undo()
+            two.submit("t", b"to be acknowledged")
+            await until(lambda: any("Ack" in what for what in happened))
+        spoken = [i for i, what in enumerate(happened) if what != "written"]
+        assert happened[spoken[0]] == "Resume"
+        assert all(happened[i - 1] == "written" for i in spoken)
 
     run_async(main)
 
@@ -128,8 +110,8 @@ def test_a_node_whose_journal_cannot_be_written_stops_and_says_which(tmp_path: P
         async with closing(one, two):
             address = await two.listen()
             await one.listen()
-            two.start({})
-            one.start({NodeId("n1"): address})
+            await two.start({})
+            await one.start({NodeId("n1"): address})
             await until(lambda: connected(one, "n1"))
             journal.is_full = True
             one.submit("t", b"never leaves")

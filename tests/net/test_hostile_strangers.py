@@ -25,7 +25,7 @@ CLIENT = Credentials(client_token="of clients")
 @pytest.fixture
 def log() -> Iterator[LogLines]:
     lines = LogLines()
-    logger = logging.getLogger("ordercast.wire")
+    logger = logging.getLogger("ordercast.net")
     logger.addHandler(lines)
     logger.setLevel(logging.DEBUG)
     yield lines

@@ -16,10 +16,10 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Message
 from ordercast.net.brokers.ledger import Disk
-from ordercast.net.nodes.host import Host, NetPlace
+from ordercast.net.nodes.node import NodeHost, NodePlace
 from ordercast.net.nodes.replay import Told, told_by
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
-from ordercast.net.settings import NetSettings
 from ordercast.net.supervise.process import Layout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Line, OpenLoad, Scenario
@@ -27,7 +27,7 @@ from ordercast.trace.journal import Journal, read_journal
 from tests.support.loop import run_async, until
 from tests.support.net import CLUSTER, TOKEN, Inbox, closing
 
-PATIENT = NetSettings(heartbeat_ms=500, suspect_ms=20_000, reconnect_ms=2, reconnect_max_ms=50)
+PATIENT = NodeSettings(heartbeat_ms=500, suspect_ms=20_000, reconnect_ms=2, reconnect_max_ms=50)
 TOPIC = "t0"
 A, B, C = NodeId("n0"), NodeId("n1"), NodeId("n2")
 
@@ -35,7 +35,7 @@ A, B, C = NodeId("n0"), NodeId("n1"), NodeId("n2")
 class Nodes:
     """Nodes of a line, each with a journal and a log under one directory."""
 
-    def __init__(self, directory: Path, count: int, protocol: str = "locamu", settings: NetSettings = PATIENT) -> None:
+    def __init__(self, directory: Path, count: int, protocol: str = "locamu", settings: NodeSettings = PATIENT) -> None:
         scenario = Scenario(
             name="line", overlay=Line(nodes=count), protocol=protocol, duration_ms=1, workload=[OpenLoad(rate_per_s=1)]
         )
@@ -53,7 +53,7 @@ class Nodes:
     def host(
         self, node: NodeId, life: int = 0, *, state: Path | None = None, told: Told | None = None,
         disk: Camera | None = None,
-    ) -> Host:  # fmt: skip
+    ) -> NodeHost:  # fmt: skip
         place, options = self.layout.place(node, 0), self.layout.options
         log = StateLog(
             state or self.state(node), belongs_to(place, self.info, options), disk=disk,
@@ -63,15 +63,15 @@ class Nodes:
         (self.directory / "journals").mkdir(exist_ok=True)
         journal = FilmedJournal(self.directory / "journals" / f"{node}.{life}", packets=False)
         journal.camera = disk
-        net = NetPlace(CLUSTER, TOKEN, life, since=0 if life else None)
-        return Host(place, self.info, options, net, settings=self.settings, journal=journal, log=log, told=told)
+        net = NodePlace(CLUSTER, TOKEN, life, since=0 if life else None)
+        return NodeHost(place, self.info, options, net, settings=self.settings, journal=journal, log=log, told=told)
 
-    async def start(self, *hosts: Host) -> None:
+    async def start(self, *hosts: NodeHost) -> None:
         """Every one of them dials those after it."""
         addresses = {host.node: await host.listen() for host in hosts}
         order = list(addresses)
         for i, host in enumerate(hosts):
-            host.start({peer: addresses[peer] for peer in order[i + 1 :] if peer in host.place.neighbours})
+            await host.start({peer: addresses[peer] for peer in order[i + 1 :] if peer in host.place.neighbours})
 
 
 def told_events(journals: Iterable[Path]) -> list[tuple[str, str | None]]:
@@ -109,7 +109,7 @@ class FilmedJournal(Journal):
 @pytest.mark.parametrize("protocol", ["locamu", "fifo", "causal-barriers"])
 def test_whenever_a_node_dies_every_event_is_told_once(protocol: str, snapshot_bytes: int, tmp_path: Path) -> None:
     """Killed right after any write: the log knows, and neither the journal nor the application nor anybody else."""
-    settings = NetSettings(suspect_ms=20_000, snapshot_bytes=snapshot_bytes)
+    settings = NodeSettings(suspect_ms=20_000, snapshot_bytes=snapshot_bytes)
     count = 3 if protocol == "locamu" else 2  # It needs a path of two hops; nobody need be at its end.
     nodes = Nodes(tmp_path / "live", count, protocol, settings)
     pictures = tmp_path / "pictures"
@@ -184,11 +184,11 @@ def test_a_watcher_never_hears_of_what_a_crash_could_undo(tmp_path: Path) -> Non
         a, b = nodes.host(A), nodes.host(B)
         early: list[str] = []
 
-        def check(_: Host, message: Message) -> None:
+        def check(_: NodeHost, message: Message) -> None:
             if not any(message.payload in path.read_bytes() for path in nodes.state(A).glob("*.log")):
                 early.append(message.id)
 
-        async def publish(host: Host, name: str) -> None:
+        async def publish(host: NodeHost, name: str) -> None:
             for i in range(40):
                 await host.publish(TOPIC, b"unmistakable %s %d;" % (name.encode(), i))
 
@@ -241,7 +241,7 @@ def test_a_node_whose_disk_is_full_stops_and_nobody_hears_of_what_it_could_not_w
                 await a.publish(TOPIC, b"three")
             with pytest.raises(ConnectionError, match="n0 is stopped"):
                 await a.submit(TOPIC, b"four")
-            await until(lambda: b.transport.channels[A].connection is None)
+            await until(lambda: not b.neighbours.channels[A].connected)
             await asyncio.sleep(0.05)
         assert len(reported) == 1, "said once"
         assert own.payloads == others.payloads == [b"one"]
@@ -258,7 +258,7 @@ def test_a_state_that_could_not_be_read_back_never_replaces_the_log(
 ) -> None:
     """A protocol of a user's own may keep anything."""
     (tmp_path / "mine.py").write_text(UNREADABLE)
-    nodes = Nodes(tmp_path, 1, f"{tmp_path / 'mine.py'}:MINE", NetSettings(snapshot_bytes=2_000))
+    nodes = Nodes(tmp_path, 1, f"{tmp_path / 'mine.py'}:MINE", NodeSettings(snapshot_bytes=2_000))
 
     async def main() -> None:
         host = nodes.host(A)
@@ -308,7 +308,7 @@ def test_a_node_moves_with_a_copy_of_its_state(tmp_path: Path) -> None:
         for host in (a, b, c):
             await host.publish(TOPIC, b"before")
         await until(lambda: all(len(inbox.messages) == 3 for inbox in inboxes))
-        port = b.transport._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
+        port = b.address[1]
         await b.close()
         elsewhere = tmp_path / "elsewhere"
         shutil.copytree(nodes.state(B), elsewhere)
@@ -322,8 +322,8 @@ def test_a_node_moves_with_a_copy_of_its_state(tmp_path: Path) -> None:
         async with closing(a, c, moved):
             address = await moved.listen()
             assert address[1] != port
-            moved.start({C: address_of(c)})
-            a.transport.dial(B, address)
+            await moved.start({C: c.address})
+            a.neighbours.dial(B, address)
             await while_away
             own = await moved.publish(TOPIC, b"after")
             assert own.id == "n1#2"
@@ -338,15 +338,8 @@ def test_a_node_moves_with_a_copy_of_its_state(tmp_path: Path) -> None:
     run_async(main)
 
 
-def address_of(host: Host) -> tuple[str, int]:
-    server = host.transport._server
-    assert server is not None
-    name, port = server.sockets[0].getsockname()[:2]
-    return str(name), int(port)
-
-
 def test_a_log_stays_small_however_long_a_node_lives(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, 1, settings=NetSettings(snapshot_bytes=5_000, state_fsync="always"))
+    nodes = Nodes(tmp_path, 1, settings=NodeSettings(snapshot_bytes=5_000, state_fsync="always"))
 
     async def main() -> None:
         host = nodes.host(A)
@@ -368,7 +361,7 @@ def test_a_log_stays_small_however_long_a_node_lives(tmp_path: Path) -> None:
 def test_deliveries_that_the_application_lacks_come_again_and_others_do_not(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 1)
 
-    async def life(number: int, told: Told | None, work: Callable[[Host], object] | None = None) -> list[bytes]:
+    async def life(number: int, told: Told | None, work: Callable[[NodeHost], object] | None = None) -> list[bytes]:
         host = nodes.host(A, number, told=told)
         inbox = Inbox(host)
         async with closing(host):
@@ -378,7 +371,7 @@ def test_deliveries_that_the_application_lacks_come_again_and_others_do_not(tmp_
             await asyncio.sleep(0.01)
         return inbox.payloads
 
-    def publish(host: Host) -> None:
+    def publish(host: NodeHost) -> None:
         for i in range(5):
             host.submit(TOPIC, b"%d" % i)
 

@@ -8,29 +8,42 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
-from ordercast.core.messages import Message
-from ordercast.net.nodes import handshake
-from ordercast.net.nodes.channel import NEVER_MET
-from ordercast.net.nodes.frames import GreetingReader, greeting_frame
-from ordercast.net.nodes.handshake import Identity, Welcome
-from ordercast.net.nodes.host import Host, NetPlace
-from ordercast.net.settings import NetSettings
-from ordercast.net.wire.greetings import Challenge, encode
+from ordercast.core.messages import Message, Packet
+from ordercast.core.process import Peer
+from ordercast.core.wire import Codec
+from ordercast.net.nodes.channel import NEVER_MET, Ack, Resume
+from ordercast.net.nodes.node import NodeHost, NodePlace
+from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.wire import handshake
+from ordercast.net.wire.credentials import NODE
+from ordercast.net.wire.frames import (
+    GOODBYE,
+    OVERHEAD_BYTES,
+    PACKET,
+    FrameReader,
+    GreetingReader,
+    greeting_frame,
+    packet_frame,
+)  # fmt: skip
 from ordercast.protocols import lookup
 from ordercast.trace.journal import Journal
 
 CLUSTER = "test"
+_CHANNEL = Codec((Resume, Ack))
 TOKEN = b"a secret"
-HASTY = NetSettings(heartbeat_ms=25, suspect_ms=200, handshake_ms=300, reconnect_ms=2, reconnect_max_ms=50)
+HASTY = NodeSettings(
+    heartbeat_ms=25, suspect_ms=200, handshake_ms=300, farewell_ms=500, reconnect_ms=2, reconnect_max_ms=50
+)
 """Timeouts for tests that wait for them to run out."""
 
 
 class Inbox:
     """What a node delivered, in order."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: NodeHost) -> None:
         self.messages: list[Message] = []
         host.delivery_watchers.append(lambda _host, message: self.messages.append(message))
 
@@ -45,23 +58,23 @@ def build_host(
     *,
     protocol: str = "fifo",
     life: int = 0,
-    settings: NetSettings = HASTY,
+    settings: NodeSettings = HASTY,
     journal: Journal | None = None,
     token: bytes = TOKEN,
     neighbours: Sequence[str] | None = None,
     **options: Any,
-) -> Host:
+) -> NodeHost:
     """A node of a clique, unless its neighbours are given."""
     info = lookup(protocol)
     everyone = tuple(map(NodeId, nodes))
     near = tuple(map(NodeId, neighbours)) if neighbours is not None else tuple(n for n in everyone if n != node)
     place = Place(NodeId(node), near, everyone, {Topic("t"): everyone}, life)
-    net = NetPlace(CLUSTER, token, life)
-    return Host(place, info, info.parse_options(options), net, settings=settings, journal=journal)
+    net = NodePlace(CLUSTER, token, life)
+    return NodeHost(place, info, info.parse_options(options), net, settings=settings, journal=journal)
 
 
 @asynccontextmanager
-async def closing(*hosts: Host) -> AsyncIterator[None]:
+async def closing(*hosts: NodeHost) -> AsyncIterator[None]:
     """Close the hosts at the end, however it comes."""
     try:
         yield
@@ -69,8 +82,8 @@ async def closing(*hosts: Host) -> AsyncIterator[None]:
         await asyncio.gather(*(host.close() for host in hosts))
 
 
-def connected(host: Host, peer: str) -> bool:
-    return host.transport.channels[NodeId(peer)].connection is not None
+def connected(host: NodeHost, peer: str) -> bool:
+    return host.neighbours.channels[NodeId(peer)].connected
 
 
 class RawPeer:
@@ -91,16 +104,36 @@ class RawPeer:
             if body is not None:
                 return handshake.decode(body, "node")
 
+    async def greet(self, me: str, to: str, *, life: int = 0, token: bytes = TOKEN, cluster: str = CLUSTER) -> None:
+        """A correct handshake, as far as the arguments are."""
+        known = NodePlace(cluster, token).credentials()
+        who = Peer(NODE, me, life)
+        said = handshake.present(who, known, await self.greeting(), "node", to)
+        self.writer.write(greeting_frame(handshake.encode(said)))
+        handshake.accepted(who, known, await self.greeting(), said, "node")
+
     async def introduce(
         self, me: str, to: str, *, life: int = 0, received: int = 0, token: bytes = TOKEN, cluster: str = CLUSTER
-    ) -> Welcome:
-        """A correct handshake, as far as the arguments are."""
-        asked = await self.greeting()
-        assert isinstance(asked, Challenge)
-        identity = Identity(cluster, NodeId(me), life, token)
-        said = handshake.hello(identity, NodeId(to), NEVER_MET if not received else 0, received, asked)
-        self.writer.write(greeting_frame(encode(said)))
-        return handshake.check_welcome(await self.greeting(), identity, said, "node")
+    ) -> Resume:
+        """A correct handshake and a channel that is resumed, as far as the arguments are; what the node resumes."""
+        await self.greet(me, to, life=life, token=token, cluster=cluster)
+        self.say(Resume(life, NEVER_MET if not received else 0, received))
+        resumed = await self.packet()
+        assert isinstance(resumed, Resume)
+        return resumed
+
+    async def packet(self) -> Packet:
+        """The next packet of the node; a PeerError with its reason if it says goodbye."""
+        reader = FrameReader("node", 1 << 20)
+        while True:
+            for kind, frame in reader.feed(await self.reader.readexactly(1)):
+                if kind == GOODBYE:
+                    raise PeerError("node", frame[OVERHEAD_BYTES:].decode())
+                if kind == PACKET:
+                    return _CHANNEL.decode(frame[OVERHEAD_BYTES:], "node")
+
+    def say(self, packet: Packet) -> None:
+        self.send(packet_frame(_CHANNEL.encode(packet)))
 
     def send(self, data: bytes) -> None:
         self.writer.write(data)

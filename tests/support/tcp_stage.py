@@ -16,9 +16,9 @@ from ordercast.client.settings import ClientSettings
 from ordercast.core.ids import Topic
 from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
 from ordercast.net.brokers.process import BrokerProcess, Launch
-from ordercast.net.nodes.frames import GreetingReader
 from ordercast.net.turn_ports import address_of, lasting_door
 from ordercast.net.wire.credentials import join_address, split_address
+from ordercast.net.wire.frames import GreetingReader
 from ordercast.net.wire.handshake import Present, decode
 from ordercast.verify.verdict import Verdict
 from tests.support.chaos_run import judge_living

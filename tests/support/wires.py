@@ -11,11 +11,9 @@ from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
 from ordercast.net.host import ProcessHost
-from ordercast.net.nodes.frames import GreetingReader, greeting_frame
-from ordercast.net.wire import handshake as wire_handshake
+from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import Credentials, split_address
-from ordercast.net.wire.frames import packet_frame
-from ordercast.net.wire.greetings import encode
+from ordercast.net.wire.frames import GreetingReader, greeting_frame, packet_frame
 from ordercast.net.wire.settings import WireSettings
 
 
@@ -119,21 +117,21 @@ class Stranger:
         host, port = split_address(address)
         return cls(*await asyncio.open_connection(host, port, limit=limit))
 
-    async def greeting(self) -> wire_handshake.Greeting:
+    async def greeting(self) -> handshake.Greeting:
         reader = GreetingReader("process")
         while True:
             body = reader.feed(await self.reader.readexactly(1))
             if body is not None:
-                return wire_handshake.decode(body, "process")
+                return handshake.decode(body, "process")
 
     async def introduce(
         self, name: str = "mallory", *, kind: str = "client", credentials: Credentials = OPEN, life: int = 0
     ) -> Peer:
         """A correct handshake, as far as the arguments are; a PeerError if the process refuses."""
         me = Peer(kind, name, life)
-        said = wire_handshake.present(me, credentials, await self.greeting(), "process")
-        self.writer.write(greeting_frame(encode(said)))
-        return wire_handshake.accepted(me, credentials, await self.greeting(), said, "process")
+        said = handshake.present(me, credentials, await self.greeting(), "process")
+        self.writer.write(greeting_frame(handshake.encode(said)))
+        return handshake.accepted(me, credentials, await self.greeting(), said, "process")
 
     def say(self, text: str) -> None:
         self.writer.write(packet_frame(CODEC.encode(Say(text))))

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -21,15 +21,15 @@ from ordercast.core.errors import InvariantError, PeerError, UsageError
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
-from ordercast.net.settings import ns, seconds
-from ordercast.net.turn_ports import TurnJournal, TurnLedger, address_of, listening
+from ordercast.net.journal_writer import JournalWriter, TurnJournal
+from ordercast.net.timers import Timers
+from ordercast.net.turn_ports import TurnLedger, address_of, listening
 from ordercast.net.wire.connection import End, Received, WireConnection
 from ordercast.net.wire.credentials import Credentials, split_address
 from ordercast.net.wire.frames import OVERHEAD_BYTES, packet_frame
-from ordercast.net.wire.settings import WireSettings
+from ordercast.net.wire.settings import WireSettings, ns, seconds
 
-LOG = logging.getLogger("ordercast.wire")
-_NS_PER_S = 1_000_000_000
+LOG = logging.getLogger("ordercast.net")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +48,9 @@ class ProcessHost:
         credentials: Credentials,
         journal: TurnJournal | None = None,
         ledger: TurnLedger | None = None,
+        epoch_ns: int = 0,
     ) -> None:
+        """`epoch_ns`: the reading of the monotonic clock that the journal counts from."""
         self.me = me
         self.codec = codec
         self.settings = settings
@@ -64,20 +66,26 @@ class ProcessHost:
         self.machine: ProcessMachine
         self.term: Callable[[], int] = lambda: 0
         """The highest term that the machine knows, if it is one that knows terms."""
+        self.on_failure: Callable[[BaseException], None] | None = None
+        """Hears once why the process has stopped; without it, the log says so."""
+        self.on_beat: Callable[[int, int], None] | None = None
+        """An input with every heartbeat: the time, and for how long this process stood still before, if it did."""
+        self.journal = JournalWriter(me.name, journal, epoch_ns)
+        self.timers = Timers(self._time_out)
         self._build = build
-        self._journal = journal
-        self._records_packets = journal is not None and journal.packets
         self._ledger = ledger
         self._loop = asyncio.get_running_loop()
         self._all: set[WireConnection] = set()
         self._strangers = 0
         self._dials: set[asyncio.Task[None]] = set()
         self._numbers = 0
-        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._frames: dict[int, tuple[Packet, bytes]] = {}
         """Packets of this turn, by identity, and how they look on the wire."""
         self._dirty: dict[WireConnection, None] = {}
-        self._busy = False
+        self._busy = True
+        """An input is being handled, or none may be before the process begins."""
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...], WireConnection | None]] = deque()
+        """Inputs that came up while another one was handled."""
         self._closing = False
         self._turn: asyncio.Handle | None = None
         self._pulse: asyncio.TimerHandle | None = None
@@ -94,11 +102,12 @@ class ProcessHost:
             await self._listen(listening(listen) if isinstance(listen, str) else listen)
         self.machine = self._build(self)
         self._plan_pulse()
-        self._input(self.machine.on_start)
+        self._busy = False
+        self.input(self.machine.on_start)
 
     async def _listen(self, door: socket.socket) -> None:
         try:
-            self.credentials.check_listen(str(door.getsockname()[0]))
+            self.credentials.check_listen(str(door.getsockname()[0]), self.me.kind)
         except UsageError:
             door.close()
             raise
@@ -122,7 +131,8 @@ class ProcessHost:
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for connection in list(self._all):
+        # A dial that is cancelled in the middle may never hear of the end of its connection: it is told first.
+        for connection in {*self._all, *self.connections.values()}:
             if connection.peer is None:
                 connection.abort(End("local", reason))
             else:
@@ -142,9 +152,7 @@ class ProcessHost:
 
     def _close_books(self) -> None:
         try:
-            if self._journal is not None:
-                self._journal.end(time.monotonic_ns())
-                self._journal.close()
+            self.journal.end(time.monotonic_ns())
             if self._ledger is not None:
                 self._ledger.close()
         except OSError as error:
@@ -154,9 +162,17 @@ class ProcessHost:
         """Vanish without a word and without writing anything down, as a killed process does."""
         self._closing = True
         self._abandon()
+        self.journal.abandon()
         if self._ledger is not None:
             self._ledger.abandon()
         self.ended_event.set()
+
+    # Inputs
+
+    @property
+    def busy(self) -> bool:
+        """An input that comes now has to wait: for another one, or for the process to begin."""
+        return self._busy
 
     def turn(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `action` as one input of the machine; what it sends leaves at the end of the turn."""
@@ -175,13 +191,27 @@ class ProcessHost:
             raise
         finally:
             self._busy = False
+            self._handle_inbox()
+            self._plan_turn_end()
+
+    def input(self, action: Callable[..., None], *args: Any, blame: WireConnection | None = None) -> None:
+        """Run `action` as an input now, or right after the one that is being handled.
+
+        A PeerError of it is `blame`'s fault. Any other error is a bug and stops the process.
+        """
+        if self._busy:
+            self._inbox.append((action, args, blame))
+        elif not self._closing:
+            self._handle(action, args, blame)
+            self._handle_inbox()
             self._plan_turn_end()
 
     # Effects: what the machine asks for
 
-    def open(self, address: str) -> Connection:
+    def open(self, address: str, to: str = "") -> Connection:
+        """`to` is who must be there; empty: anybody who proves to be one of us."""
         self._numbers += 1
-        connection = WireConnection(self, self._numbers, address)
+        connection = WireConnection(self, self._numbers, address, to)
         self.connections[connection.number] = connection
         dial = self._loop.create_task(self._dial(connection))
         self._dials.add(dial)
@@ -190,20 +220,30 @@ class ProcessHost:
 
     def send(self, connection: Connection, packet: Packet) -> None:
         wire = self.connections.get(connection)
-        if wire is None:
-            return
+        if wire is not None:
+            wire.out.append(self.frame_of(packet))
+            self._dirty[wire] = None
+
+    def frame_of(self, packet: Packet) -> bytes:
+        """The packet as it looks on the wire: made once a turn, and not at all for what was received in it."""
         known = self._frames.get(id(packet))
         if known is not None:
-            frame = known[1]
-        else:
-            frame = packet_frame(self.codec.encode(packet))
-            if len(frame) - OVERHEAD_BYTES > self.settings.max_frame_bytes:
-                raise InvariantError(f"a packet of {len(frame)} bytes to {wire.name} is over the limit")
-            self._frames[id(packet)] = packet, frame
-        wire.out.append(frame)
-        self._dirty[wire] = None
-        if self._records_packets and self._journal is not None:
-            self._journal.packet("send", self.now_ns, wire.name, packet, len(frame))
+            return known[1]
+        frame = packet_frame(self.codec.encode(packet))
+        if len(frame) - OVERHEAD_BYTES > self.settings.max_frame_bytes:
+            raise InvariantError(f"a packet of {len(frame)} bytes is over the limit of {self.settings.max_frame_bytes}")
+        self._frames[id(packet)] = packet, frame
+        return frame
+
+    def send_frame(self, connection: Connection, frame: bytes, *, ahead: bool = False) -> None:
+        """Put a frame on the connection; `ahead` of all that waits for its socket."""
+        wire = self.connections.get(connection)
+        if wire is not None:
+            if ahead:
+                wire.out.insert(0, frame)
+            else:
+                wire.out.append(frame)
+            self._dirty[wire] = None
 
     def close(self, connection: Connection, reason: str = "") -> None:
         wire = self.connections.pop(connection, None)
@@ -211,22 +251,30 @@ class ProcessHost:
             wire.say_goodbye(reason)
             self._dirty[wire] = None
 
-    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:  # noqa: ARG002
-        self.cancel_timer(name)
-        self._timers[name] = self._loop.call_later(delay_ns / _NS_PER_S, self._fire, name)
+    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
+        self.timers.set(name, delay_ns, background=background)
 
     def cancel_timer(self, name: Hashable) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
+        self.timers.cancel(name)
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
         self.counters[f"noted_{kind}"] += 1
-        if self._journal is not None:
-            self._journal.event(kind, self.now_ns, info)
+        self.journal.event(kind, self.now_ns, info)
 
     def count(self, name: str, by: int = 1) -> None:
         self.counters[name] += by
+
+    def refuse(self, connection: Connection, reason: str) -> None:
+        """End a connection because of what its other end did, and tell it so; `on_closed` follows."""
+        wire = self.connections.get(connection)
+        if wire is not None:
+            wire.refuse(End("protocol", reason))
+
+    def cut(self, connection: Connection, why: str, reason: str) -> None:
+        """End a connection without a word; `on_closed` follows."""
+        wire = self.connections.get(connection)
+        if wire is not None:
+            wire.abort(End(why, reason))
 
     # What connections report
 
@@ -247,7 +295,7 @@ class ProcessHost:
         if connection.leaving:
             self._plan_turn_end()  # Closed before it was open: it gets across what was sent, and ends.
         else:
-            self._input(self.machine.on_opened, connection.number, peer, blame=connection)
+            self.input(self.machine.on_opened, connection.number, peer, blame=connection)
 
     def received(self, connection: WireConnection, packets: Received) -> None:
         if connection.number not in self.connections:
@@ -257,11 +305,11 @@ class ProcessHost:
             frames[id(packet)] = packet, frame
         bare = [packet for packet, _ in packets]
         self.counters["packets_received"] += len(bare)
-        if self._records_packets and self._journal is not None:
-            now = time.monotonic_ns()
-            for packet, frame in packets:
-                self._journal.packet("receive", now, connection.name, packet, len(frame))
-        self._input(self.machine.on_packets, connection.number, bare, blame=connection)
+        self.input(self.machine.on_packets, connection.number, bare, blame=connection)
+
+    def writable(self, connection: WireConnection) -> None:
+        self._dirty[connection] = None
+        self._plan_turn_end()
 
     def ended(self, connection: WireConnection, end: End) -> None:
         self._all.discard(connection)
@@ -271,20 +319,14 @@ class ProcessHost:
         level = logging.WARNING if end.complaint else logging.INFO
         self._log(level, "closed", connection, why=end.why, reason=end.reason)
         if self.connections.pop(connection.number, None) is not None and not self._closing:
-            self._input(self._tell_closed, connection.number, end)
+            self.input(self._tell_closed, connection.number, end)
 
     def _tell_closed(self, connection: Connection, end: End) -> None:
         self.machine.on_closed(connection, gone=end.gone, reason=end.reason)
 
     # Inside
 
-    def _input(self, action: Callable[..., None], *args: object, blame: WireConnection | None = None) -> None:
-        if self._busy:
-            # A connection ended in the middle of a handler, by what the handler did.
-            self._loop.call_soon(lambda: self._input(action, *args, blame=blame))
-            return
-        if self._closing:
-            return
+    def _handle(self, action: Callable[..., None], args: tuple[Any, ...], blame: WireConnection | None) -> None:
         self._busy = True
         self.now_ns = time.monotonic_ns()
         try:
@@ -296,7 +338,10 @@ class ProcessHost:
             self.fail(error)
         finally:
             self._busy = False
-            self._plan_turn_end()
+
+    def _handle_inbox(self) -> None:
+        while self._inbox and not self._closing:
+            self._handle(*self._inbox.popleft())
 
     def _blame(self, error: PeerError, connection: WireConnection | None) -> None:
         if connection is None:
@@ -317,8 +362,7 @@ class ProcessHost:
             self.machine.on_turn_end()
             if self._ledger is not None:
                 self._ledger.flush()
-            if self._journal is not None:
-                self._journal.flush()
+            self.journal.flush()
         except Exception as error:  # noqa: BLE001 - A bug, or a disk that does not keep what it is given.
             self.fail(error)
             return
@@ -328,30 +372,35 @@ class ProcessHost:
         self._frames.clear()
         for connection in dirty:
             connection.flush()
+        if self._inbox:
+            self._handle_inbox()
+            self._plan_turn_end()
 
-    def _fire(self, name: Hashable) -> None:
-        # Taken out of the table only by whoever runs or cancels it, so a timer that was set anew is not this one.
-        self._timers.pop(name, None)
-        self._input(self.machine.on_timer, name)
+    def _time_out(self, name: Hashable) -> None:
+        self.input(self.machine.on_timer, name)
 
     def fail(self, error: BaseException) -> None:
         """Stop here and now: nothing of this turn leaves, nothing more is handled."""
-        if self.failure is None:
-            self.failure = error
-            trace = None if isinstance(error, OSError) else error  # A full disk is no bug of ours.
-            LOG.critical("failed", exc_info=trace, extra={"facts": {"node": self.me.name, "failure": str(error)}})
+        known, self.failure = self.failure, self.failure or error
         self.abandon()
+        if known is not None:
+            return
+        if self.on_failure is not None:
+            self.on_failure(error)
+            return
+        trace = None if isinstance(error, OSError) else error  # A full disk is no bug of ours.
+        LOG.critical("failed", exc_info=trace, extra={"facts": {"node": self.me.name, "failure": str(error)}})
 
     def _abandon(self) -> None:
-        for timer in (*self._timers.values(), self._turn, self._pulse):
+        for timer in (self._turn, self._pulse):
             if timer is not None:
                 timer.cancel()
-        self._timers.clear()
+        self.timers.stop()
         for dial in self._dials:
             dial.cancel()
         if self._server is not None:
             self._server.close()
-        for connection in list(self._all):
+        for connection in {*self._all, *self.connections.values()}:
             connection.abort(End("local", "the process stops"))
         self.connections.clear()
 
@@ -387,7 +436,10 @@ class ProcessHost:
         for connection in list(self._all):
             connection.beat()
             connection.check(now, overslept)
-        self._plan_pulse()
+        if self.on_beat is not None:
+            self.input(self.on_beat, now, overslept)
+        if not self._closing:
+            self._plan_pulse()
 
     def _log(self, level: int, event: str, connection: WireConnection, **facts: object) -> None:
         if LOG.isEnabledFor(level):

@@ -33,6 +33,10 @@ class Timers:
             handle.cancel()
             self._background.discard(name)
 
+    def names(self) -> list[Hashable]:
+        """All that are set, in the order in which they were."""
+        return list(self._handles)
+
     def stop(self) -> None:
         for handle in self._handles.values():
             handle.cancel()

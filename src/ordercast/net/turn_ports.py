@@ -1,39 +1,19 @@
-"""What a process of the TCP runtime is given: the books that it keeps, and the door that it listens at."""
+"""What a process of the TCP runtime is given: the ledger that it keeps, and the door that it listens at."""
 
 from __future__ import annotations
 
 import os
 import random
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 from ordercast.core.errors import UsageError
-from ordercast.core.messages import Packet
 from ordercast.net.wire.credentials import join_address, split_address
 
 _BACKLOG = 1024
 _LOWEST_PORT, _HIGHEST_PORT = 10_000, 32_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
-
-
-class TurnJournal(Protocol):
-    """What happened in this process, for the trace."""
-
-    packets: bool
-    """Whether sends and receives are recorded too."""
-
-    def event(self, kind: str, time_ns: int, info: Mapping[str, str] | None = None) -> None: ...
-
-    def packet(self, kind: str, time_ns: int, peer: str, packet: Packet, wire_bytes: int) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def end(self, time_ns: int) -> None:
-        """The process ends in good order."""
-
-    def close(self) -> None: ...
 
 
 class TurnLedger(Protocol):

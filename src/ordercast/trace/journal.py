@@ -54,6 +54,7 @@ class Journal:
         """Whether sends and receives are recorded too."""
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._rows: list[Row] = []
+        self._begun = False
 
     def begin(
         self, time_ns: int, *, life: int, state: str | None = None, info: Mapping[str, str] | None = None
@@ -62,14 +63,19 @@ class Journal:
 
         Times of journals with the same boot id come from one clock, if all count from the same moment.
         """
+        self._begun = True
         told = {INFO_BOOT: boot_id(), **(info or {})}
         if state is not None:
             told[INFO_STATE] = state
         self.event("recover" if life else "join", time_ns, told)
 
     def end(self, time_ns: int) -> None:
-        """The process ends in good order. What it was a member of it still is: that is not to `leave`."""
-        self._rows.append(Row(JOURNAL_END, time_ns))
+        """The process ends in good order. What it was a member of it still is: that is not to `leave`.
+
+        A journal without a `begin` says nothing of its end either: whoever started the process knows.
+        """
+        if self._begun:
+            self._rows.append(Row(JOURNAL_END, time_ns))
 
     def publish(self, time_ns: int, message: Message | Publication) -> None:
         self.publish_many(time_ns, (message,))

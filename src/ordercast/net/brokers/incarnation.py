@@ -21,10 +21,9 @@ from pathlib import Path
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer
-from ordercast.net.nodes.frames import GreetingReader, greeting_frame
-from ordercast.net.wire import handshake as wire_handshake
+from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import ASKING, Credentials, split_address
-from ordercast.net.wire.greetings import encode
+from ordercast.net.wire.frames import GreetingReader, greeting_frame
 
 FIRST = 0
 _EPOCH_MS = 1_767_225_600_000
@@ -121,18 +120,18 @@ async def _ask(
     """The highest term that the broker at the other end knows."""
     greetings = GreetingReader(address)
 
-    async def greeting() -> wire_handshake.Greeting:
+    async def greeting() -> handshake.Greeting:
         body = greetings.feed(b"")
         while body is None:
             data = await reader.read(_READ_BYTES)
             if not data:
                 raise PeerError(address, "closed the connection")
             body = greetings.feed(data)
-        return wire_handshake.decode(body, address)
+        return handshake.decode(body, address)
 
-    said = wire_handshake.present(me, credentials, await greeting(), address)
-    writer.write(greeting_frame(encode(said)))
+    said = handshake.present(me, credentials, await greeting(), address)
+    writer.write(greeting_frame(handshake.encode(said)))
     answer = await greeting()
-    wire_handshake.accepted(me, credentials, answer, said, address)
-    assert isinstance(answer, wire_handshake.Accepted)
+    handshake.accepted(me, credentials, answer, said, address)
+    assert isinstance(answer, handshake.Accepted)
     return answer.term

@@ -26,9 +26,9 @@ from ordercast.net.brokers.cluster_file import ClusterFile, check_broker_id
 from ordercast.net.brokers.incarnation import DataDirectory, choose_life
 from ordercast.net.brokers.ledger import BrokerLedger, Disk
 from ordercast.net.host import ProcessHost
-from ordercast.net.settings import seconds
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import BROKER, split_address
+from ordercast.net.wire.settings import seconds
 from ordercast.trace.schema import INFO_ORDER_SCOPE, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
 
 if TYPE_CHECKING:

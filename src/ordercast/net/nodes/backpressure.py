@@ -7,7 +7,7 @@ import asyncio
 from ordercast.core.ids import NodeId
 
 
-class Room:
+class Backpressure:
     """Open while no buffer is full."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Guarantee, Message
-from ordercast.net.nodes.host import Host
+from ordercast.net.nodes.node import NodeHost
 
 IN_FLIGHT = 256
 """So many requests of one client may be on their way before the next one waits."""
@@ -17,7 +17,7 @@ IN_FLIGHT = 256
 class MulticastClient:
     """One application on a node. Requests run side by side and in no particular order unless it waits for them."""
 
-    def __init__(self, host: Host, *, in_flight: int = IN_FLIGHT) -> None:
+    def __init__(self, host: NodeHost, *, in_flight: int = IN_FLIGHT) -> None:
         if host.protocol.guarantee is not Guarantee.ATOMIC:
             raise UsageError(f"protocol {host.protocol.name!r} is no atomic multicast")
         if in_flight < 1:

@@ -19,6 +19,7 @@ from ordercast.core.ids import NodeId, Origin
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
+from ordercast.net.journal_writer import JournalWriter
 from ordercast.net.nodes.batches import handle_batch
 from ordercast.net.nodes.state_log import (
     Fired,
@@ -37,7 +38,7 @@ from ordercast.net.nodes.state_log import (
     Unsubscribed,
     timer_name,
 )
-from ordercast.trace.journal import Journal, read_journal
+from ordercast.trace.journal import read_journal
 
 BY_THE_HOST = frozenset({"send", "receive", "suspect", "recover"})
 """Kinds of events that the host records of itself. All others are the machine's and the application's: they follow from
@@ -95,7 +96,7 @@ class Event(msgspec.Struct, frozen=True):
     def title(self) -> tuple[str, str | None]:
         return self.kind, self.message.id if self.message is not None else None
 
-    def record(self, journal: Journal, time_ns: int) -> None:
+    def record(self, journal: JournalWriter, time_ns: int) -> None:
         if self.message is None:
             journal.event(self.kind, time_ns, self.info)
         elif self.kind == "publish":

@@ -17,11 +17,11 @@ import msgspec
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.nodes.transport import Address
-from ordercast.net.settings import ns
+from ordercast.net.nodes.neighbours import Address
 from ordercast.net.supervise.plan import Plan
 from ordercast.net.supervise.process import Addresses, Answer, Assignment, NodeStatus, Order, journal_path
 from ordercast.net.supervise.workers import KilledEarlyError, LocalWorker, ProcessWorker, Worker
+from ordercast.net.wire.settings import ns
 from ordercast.protocols import lookup
 from ordercast.scenario.choosing import claimed_guarantee, protocol_of
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.settings import NetSettings
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.supervise.process import Layout
 from ordercast.net.supervise.workload import check_workload
 from ordercast.overlay.graphs import Graph
@@ -45,9 +45,9 @@ class Plan:
         for node in self.graph.nodes:
             info.build(layout.place(node, 0), layout.options)
 
-    def settings(self) -> NetSettings:
+    def settings(self) -> NodeSettings:
         delay = self.scenario.detector.delay_ms
-        return NetSettings(suspect_ms=max(delay, 1.0), heartbeat_ms=max(delay, 1.0) / _BEATS)
+        return NodeSettings(suspect_ms=max(delay, 1.0), heartbeat_ms=max(delay, 1.0) / _BEATS)
 
     def faulty(self) -> list[NodeId]:
         return sorted({NodeId(fault.node) for fault in self.scenario.fault if isinstance(fault, Crash | Pause)})

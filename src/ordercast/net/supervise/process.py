@@ -21,10 +21,10 @@ from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.json_logs import log_to_stderr
 from ordercast.net.nodes.channel import NEVER_MET
-from ordercast.net.nodes.host import Host, NetPlace
+from ordercast.net.nodes.node import NodeHost, NodePlace
 from ordercast.net.nodes.replay import told_by
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
-from ordercast.net.settings import NetSettings
 from ordercast.net.supervise.workload import Workload
 from ordercast.overlay.extended import Overlay, at_start
 from ordercast.overlay.graphs import build_graph
@@ -60,7 +60,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     epoch_ns: int
     journals: str
     """Directory for the journals."""
-    settings: NetSettings
+    settings: NodeSettings
     since: int | None = None
     """The first life whose memory these nodes have; None: they begin without any."""
     incarnation: int = 0
@@ -132,7 +132,7 @@ class Party:
         self._assignment = assignment
         self._protocol = protocol
         self._layout = Layout(assignment.scenario, protocol, assignment.seed)
-        self._hosts: dict[NodeId, Host] = {}
+        self._hosts: dict[NodeId, NodeHost] = {}
         self._loads: dict[NodeId, Workload] = {}
         for node in assignment.nodes:
             self._hosts[node] = host = self._host(node)
@@ -141,12 +141,12 @@ class Party:
                 host, assignment.scenario, self._layout.people, assignment.seed, resumes=resumes
             )
 
-    def _host(self, node: NodeId) -> Host:
+    def _host(self, node: NodeId) -> NodeHost:
         given = self._assignment
         journals = Path(given.journals)
         journal = Journal(journal_path(journals, node, given.life), packets=given.scenario.trace.record == "all")
         place, options = self._layout.place(node, given.incarnation), self._layout.options
-        net = NetPlace(given.cluster, bytes.fromhex(given.token), given.life, given.epoch_ns, given.since)
+        net = NodePlace(given.cluster, bytes.fromhex(given.token), given.life, given.epoch_ns, given.since)
         log = told = None
         if given.states:
             whose = belongs_to(place, self._protocol, options)
@@ -158,7 +158,7 @@ class Party:
                 LOG.warning("cut off what was torn", extra={"facts": {"node": node, "cut_bytes": log.cut_bytes}})
             former = range(given.life if given.since is None else given.since, given.life)
             told = told_by(path for life in former if (path := journal_path(journals, node, life)).exists())
-        return Host(
+        return NodeHost(
             place, self._protocol, options, net, settings=given.settings, journal=journal, log=log, told=told
         )  # fmt: skip
 
@@ -169,11 +169,11 @@ class Party:
         match order.do:
             case "start":
                 for node, host in self._hosts.items():
-                    host.start(order.dial.get(node, {}))
+                    await host.start(order.dial.get(node, {}))
             case "meet":
                 for node, host in self._hosts.items():
                     for peer, address in order.dial.get(node, {}).items():
-                        host.transport.dial(peer, address)
+                        host.neighbours.dial(peer, address)
             case "go":
                 for load in self._loads.values():
                     load.start(order.go_ns)
@@ -190,7 +190,7 @@ class Party:
 
     def _status(self, node: NodeId) -> NodeStatus:
         host = self._hosts[node]
-        channels = host.transport.channels.values()
+        channels = host.neighbours.channels.values()
         return NodeStatus(
             steps=host.steps,
             met=sum(channel.peer_life != NEVER_MET for channel in channels),

@@ -17,8 +17,9 @@ from ordercast.core.chance import exponential, mix, unit
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import Topic
 from ordercast.core.messages import GUARANTEES, Guarantee, Message
-from ordercast.net.nodes.host import Completed, Host
-from ordercast.net.settings import NetSettings, ns
+from ordercast.net.nodes.node import Completed, NodeHost
+from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.wire.settings import ns
 from ordercast.scenario.brokers import Join, Leave
 from ordercast.scenario.checking import check_load, check_step
 from ordercast.scenario.choosing import Chooser, DrawnLoad, Population, publishers_of
@@ -34,7 +35,9 @@ _NO_TOPIC = Topic("")
 class Workload:
     """All loads of the scenario at one node."""
 
-    def __init__(self, host: Host, scenario: Scenario, people: Population, seed: int, *, resumes: bool = False) -> None:
+    def __init__(
+        self, host: NodeHost, scenario: Scenario, people: Population, seed: int, *, resumes: bool = False
+    ) -> None:
         """One that `resumes` leaves out what was due before: the node was there, or down."""
         self._host = host
         self._resumes = resumes
@@ -177,7 +180,7 @@ class Workload:
 
     # Deliveries
 
-    def _delivered(self, _host: Host, message: Message) -> None:
+    def _delivered(self, _host: NodeHost, message: Message) -> None:
         if self._own and message.publisher == self._host.node:
             own = self._own.pop(message.id, None)
             if own is not None and not own.done():
@@ -279,7 +282,9 @@ class _Share:
         self.stop_ns = ns(duration_ms if load.stop_ms is None else load.stop_ms)
 
 
-def _share(load: DrawnLoad, where: str, host: Host, people: Population, seed: int, duration_ms: float) -> _Share | None:
+def _share(
+    load: DrawnLoad, where: str, host: NodeHost, people: Population, seed: int, duration_ms: float
+) -> _Share | None:
     """The node's part of the load; None if it has none."""
     default = host.protocol.guarantee
     publishers = publishers_of(load, where, people)
@@ -292,7 +297,7 @@ def _share(load: DrawnLoad, where: str, host: Host, people: Population, seed: in
 
 def check_workload(scenario: Scenario, people: Population, seed: int, default: Guarantee) -> None:
     """Refuse, by its field, what no set of real processes can do or what makes no sense."""
-    most_bytes = NetSettings().max_payload_bytes
+    most_bytes = NodeSettings().max_payload_bytes
 
     def known(name: str, where: str) -> None:
         if name not in people.nodes:

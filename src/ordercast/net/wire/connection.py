@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Protocol, cast
 from ordercast.core.errors import PeerError
 from ordercast.core.messages import Packet
 from ordercast.core.process import Peer
-from ordercast.net.nodes.frames import GreetingReader, greeting_frame
-from ordercast.net.settings import ns, seconds
-from ordercast.net.wire import handshake as wire_handshake
+from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import ASKING, Credentials
 from ordercast.net.wire.frames import (
     GOODBYE,
     HEARTBEAT_FRAME,
     OVERHEAD_BYTES,
     PACKET,
-    WireReader,
+    FrameReader,
+    GreetingReader,
     goodbye_frame,
+    greeting_frame,
 )
-from ordercast.net.wire.greetings import RefusedError, encode, refusal
-from ordercast.net.wire.link_delay import Later
-from ordercast.net.wire.settings import WireSettings
+from ordercast.net.wire.link_delay import LinkDelay
+from ordercast.net.wire.settings import WireSettings, ns, seconds
 
 if TYPE_CHECKING:
     from ordercast.core.wire import Codec
@@ -36,6 +35,9 @@ if TYPE_CHECKING:
 _MUCH_BYTES = 1 << 17
 """A read that brings so much has not brought all that is there."""
 _WRITE_BUFFER_BYTES = 1 << 18
+"""So much waits in the socket's buffer at most; the rest waits here, where what is urgent can still overtake it."""
+_FEW_FRAMES = 16
+"""So many are written together without counting their bytes."""
 Received = list[tuple[Packet, bytes]]
 """Packets and the frames that they came in."""
 
@@ -58,6 +60,9 @@ class WireOwner(Protocol):
 
     def received(self, connection: WireConnection, packets: Received) -> None:
         """Packets arrived, in order."""
+
+    def writable(self, connection: WireConnection) -> None:
+        """The socket takes more; have `flush` called once it may be."""
 
     def ended(self, connection: WireConnection, end: End) -> None:
         """It is over. Called once."""
@@ -84,14 +89,18 @@ class End:
 class WireConnection(asyncio.Protocol):
     """Accepted if it has no address, dialed otherwise."""
 
-    def __init__(self, owner: WireOwner, number: int, address: str = "") -> None:
+    def __init__(self, owner: WireOwner, number: int, address: str = "", to: str = "") -> None:
+        """`to` is whom the dialer means to reach; empty: whoever is there."""
         self.number = number
         self.address = address
+        self.to = to
         self.name = address or "unknown peer"
         """The peer's name once it is known, its address before."""
         self.peer: Peer | None = None
         self.out: list[bytes] = []
-        """Frames of this turn, or all until the other end is known."""
+        """Frames of this turn, all until the other end is known, and what the socket does not take yet."""
+        self.writable = True
+        """Whether the socket takes more."""
         self.leaving = False
         """The process has closed it: what is in `out` is the last."""
         self.heard_ns = time.monotonic_ns()
@@ -101,15 +110,15 @@ class WireConnection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._greetings = GreetingReader(self.name)
-        self._reader = WireReader(self.name, owner.settings.max_frame_bytes)
-        self._asked = wire_handshake.challenge()
-        self._said: wire_handshake.Present | None = None
+        self._reader = FrameReader(self.name, owner.settings.max_frame_bytes)
+        self._asked = handshake.challenge()
+        self._said: handshake.Present | None = None
         self._deaf = False
         self._end: End | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._slow_since_ns = 0
         self._slow_bytes = 0
-        self._later: Later | None = None
+        self._delay: LinkDelay | None = None
 
     # What asyncio calls
 
@@ -142,7 +151,7 @@ class WireConnection(asyncio.Protocol):
             return
         try:
             self._take_greetings(data)
-        except RefusedError as error:
+        except handshake.RefusedError as error:
             self.abort(End("handshake", error.reason, gone=False))
         except PeerError as error:
             self.refuse(End("handshake", error.reason))
@@ -164,6 +173,14 @@ class WireConnection(asyncio.Protocol):
         self.abort(End("lost", "closed by the other end"))
         return False
 
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        if self.out:
+            self._owner.writable(self)
+
     def connection_lost(self, error: Exception | None) -> None:
         self._drop_deadline()
         self._finish(End("lost", f"lost: {error}" if error is not None else "closed by the other end"))
@@ -179,14 +196,28 @@ class WireConnection(asyncio.Protocol):
         return waiting + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def flush(self) -> None:
-        """Write what this turn has put together."""
+        """Write what this turn has put together, as far as the socket takes it; all of it if it is the last."""
         if self.peer is None or not self.out:
             return
-        data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
-        self.out = []
-        self._write(data)
+        while self.out and (self.writable or self.leaving):
+            chunk = self._next_chunk()
+            self._write(chunk[0] if len(chunk) == 1 else b"".join(chunk))
         if self.leaving:
             self._leave()
+
+    def _next_chunk(self) -> list[bytes]:
+        chunk = self.out
+        if len(chunk) <= _FEW_FRAMES:
+            self.out = []
+            return chunk
+        size = count = 0
+        for frame in chunk:
+            size += len(frame)
+            count += 1
+            if size >= _WRITE_BUFFER_BYTES:
+                break
+        self.out = chunk[count:]
+        return chunk[:count]
 
     def say_goodbye(self, reason: str) -> None:
         """Close on purpose: what was sent before still arrives."""
@@ -201,7 +232,7 @@ class WireConnection(asyncio.Protocol):
             if self.peer is not None:
                 self._write(goodbye_frame(end.reason))
             elif not self.address:
-                self._greet(refusal(end.reason))
+                self._greet(handshake.refusal(end.reason))
             self._finish(end)
             self._leave()
 
@@ -241,7 +272,7 @@ class WireConnection(asyncio.Protocol):
     def _take_greetings(self, data: bytes) -> None:
         body = self._greetings.feed(data)
         while body is not None:
-            self._greeted(wire_handshake.decode(body, self.name))
+            self._greeted(handshake.decode(body, self.name))
             if self._deaf:
                 return
             if self.peer is not None:
@@ -251,12 +282,10 @@ class WireConnection(asyncio.Protocol):
                 return
             body = self._greetings.feed(b"")
 
-    def _greeted(self, greeting: wire_handshake.Greeting) -> None:
+    def _greeted(self, greeting: handshake.Greeting) -> None:
         owner = self._owner
         if not self.address:
-            peer, answer = wire_handshake.accept(
-                owner.me, owner.credentials, greeting, self._asked, self.name, owner.term()
-            )
+            peer, answer = handshake.accept(owner.me, owner.credentials, greeting, self._asked, self.name, owner.term())
             self._greet(answer)
             if peer.kind == ASKING:
                 self._finish(End("local", f"{peer.name} only asks"))
@@ -264,10 +293,10 @@ class WireConnection(asyncio.Protocol):
             else:
                 self._establish(peer)
         elif self._said is None:
-            self._said = wire_handshake.present(owner.me, owner.credentials, greeting, self.name)
+            self._said = handshake.present(owner.me, owner.credentials, greeting, self.name, self.to)
             self._greet(self._said)
         else:
-            self._establish(wire_handshake.accepted(owner.me, owner.credentials, greeting, self._said, self.name))
+            self._establish(handshake.accepted(owner.me, owner.credentials, greeting, self._said, self.name))
 
     def _establish(self, peer: Peer) -> None:
         self._drop_deadline()
@@ -275,15 +304,15 @@ class WireConnection(asyncio.Protocol):
         self._rename(peer.name)
         delay_ms = self._owner.settings.delay_between(self._owner.me.name, peer.name)
         if delay_ms:
-            self._later = Later(self._loop, seconds(delay_ms))
+            self._delay = LinkDelay(self._loop, seconds(delay_ms))
         self._owner.greeted(self, peer)
 
     def _rename(self, name: str) -> None:
         self.name = name
-        self._reader = WireReader(name, self._owner.settings.max_frame_bytes)
+        self._reader = FrameReader(name, self._owner.settings.max_frame_bytes)
 
-    def _greet(self, greeting: wire_handshake.Greeting) -> None:
-        self._write(greeting_frame(encode(greeting)))
+    def _greet(self, greeting: handshake.Greeting) -> None:
+        self._write(greeting_frame(handshake.encode(greeting)))
 
     # Frames
 
@@ -313,10 +342,10 @@ class WireConnection(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         self._idle = False
-        if self._later is None:
+        if self._delay is None:
             self._write_now(data)
         else:
-            self._later.do(self._write_now, data)
+            self._delay.do(self._write_now, data)
 
     def _write_now(self, data: bytes) -> None:
         transport = self._transport
@@ -329,10 +358,10 @@ class WireConnection(asyncio.Protocol):
         """Hear nothing more; go when the other end has taken what was sent, or when that takes too long."""
         self._deaf = True
         self._set_deadline(self._owner.settings.farewell_ms, None)
-        if self._later is None:
+        if self._delay is None:
             self._write_end()
         else:
-            self._later.do(self._write_end)
+            self._delay.do(self._write_end)
 
     def _write_end(self) -> None:
         transport = self._transport

@@ -1,8 +1,8 @@
-"""Who may connect as what: tokens of brokers and clients, users and their rights, certificates.
+"""Who may connect as what: tokens of brokers, nodes and clients, users and their rights, certificates.
 
-Brokers prove themselves with the peer token, clients with the client token or with the token of their user. The role is
-part of what is signed and chooses the token, so what a client knows never opens the connection of a broker. Without any
-token a broker listens on loopback only, where whoever can connect may.
+Brokers and nodes prove themselves with the peer token, clients with the client token or with the token of their user.
+The role is part of what is signed and chooses the token, so what a client knows never opens the connection of a broker.
+Without any token a process listens on loopback only, where whoever can connect may.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from ordercast.core.process import EVERYTHING, Rights
 from ordercast.pubsub.filters import check_filter
 
 BROKER, CLIENT = "broker", "client"
+NODE = "node"
+"""A protocol machine with fixed neighbours. They are all peers of one another."""
 ASKING = "asking"
 """A broker that has not begun yet and only wants to know whether there is a tree."""
 
@@ -111,11 +113,15 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
             for pattern in (*user.publish, *user.subscribe):
                 check_filter(pattern)
 
-    def check_listen(self, host: str) -> None:
+    def check_listen(self, host: str, kind: str = BROKER) -> None:
         """Only those who ask for proof from everybody may be reached from other machines."""
         if is_loopback(host):
             if not self.peer_token and (self.users or self.client_token):
                 raise UsageError("peer_token: needed where clients have tokens; without it anyone connects as a broker")
+            return
+        if kind == NODE:
+            if not self.peer_token:
+                raise UsageError(f"token: needed to listen on {host}, which is not a loopback address")
             return
         if not self.peer_token:
             raise UsageError(f"peer_token: needed to listen on {host}, which is not a loopback address")

@@ -1,11 +1,13 @@
-"""Frames between brokers and clients: what lies in the byte stream once both ends know each other.
+"""Frames: how greetings, packets and heartbeats lie in the byte stream of a connection.
 
     ┌────────────┬──────────┬───────────────────┐
     │ length (4) │ kind (1) │ body (length - 1) │      big-endian; the length does not count itself
     └────────────┴──────────┴───────────────────┘
 
-A connection is first in, first out, and ends as a whole, so nothing is numbered. A reader keeps only bytes that have
-really arrived, and looks at them again only when the frame that it waits for can be complete.
+A connection is first in, first out, and ends as a whole, so nothing is numbered. Greetings, which come before anything
+is known of the other end, are simply a length and a body of at most GREETING_LIMIT bytes. A reader keeps only bytes
+that have really arrived: a declared length reserves nothing. It looks at them again only when the frame that it waits
+for can be complete.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import struct
 
 from ordercast.core.errors import PeerError
+from ordercast.core.wire import FRAME_PREFIX_BYTES
 
 PACKET = 1
 HEARTBEAT = 2
@@ -23,8 +26,10 @@ GOODBYE = 3
 _HEADER = struct.Struct(">IB")
 OVERHEAD_BYTES = _HEADER.size
 """What a frame adds to its body."""
-_PREFIX_BYTES = 4
 _LONGEST_REASON = 1000
+
+GREETING_LIMIT = 1024
+_LENGTH = struct.Struct(">I")
 
 
 def packet_frame(body: bytes) -> bytes:
@@ -39,7 +44,7 @@ def goodbye_frame(reason: str) -> bytes:
     return _HEADER.pack(len(body) + 1, GOODBYE) + body
 
 
-class WireReader:
+class FrameReader:
     """Cuts a stream into frames, as many at a time as have arrived."""
 
     def __init__(self, peer: str, max_body_bytes: int) -> None:
@@ -72,7 +77,7 @@ class WireReader:
             if not 1 <= length <= self._max_length or not PACKET <= kind <= GOODBYE:
                 self.broken = PeerError(self._peer, self._complaint(length, kind))
                 break
-            end = start + _PREFIX_BYTES + length
+            end = start + FRAME_PREFIX_BYTES + length
             if end > size:
                 self._needed = end - start
                 break
@@ -88,3 +93,33 @@ class WireReader:
         if length < 1:
             return "announces a frame without a kind"
         return f"sends a frame of kind {kind}, which does not exist"
+
+
+def greeting_frame(body: bytes) -> bytes:
+    return _LENGTH.pack(len(body)) + body
+
+
+class GreetingReader:
+    """Collects one greeting at a time from a peer that may be anybody."""
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> bytes | None:
+        """The next greeting once it is complete."""
+        self._buffer += data
+        if len(self._buffer) < FRAME_PREFIX_BYTES:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > GREETING_LIMIT:
+            raise PeerError(self._peer, f"announces a greeting of {length} bytes; the limit is {GREETING_LIMIT}")
+        end = FRAME_PREFIX_BYTES + length
+        if len(self._buffer) < end:
+            return None
+        body, self._buffer = self._buffer[FRAME_PREFIX_BYTES:end], self._buffer[end:]
+        return body
+
+    def rest(self) -> bytes:
+        """What came behind the last greeting."""
+        return self._buffer

@@ -1,4 +1,4 @@
-"""A link that takes time, where there is none: what leaves a connection leaves later, in the same order."""
+"""A delay for a connection on one machine: what leaves it leaves later, in the same order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Later:
+class LinkDelay:
     """Puts actions off by the same time each. What is still to be done when a process is killed is lost with it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, delay_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Limits and timeouts of the connections between brokers and clients, in one table."""
+"""Limits and timeouts of connections, in one table."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from typing import Annotated
 
 import msgspec
 
-from ordercast.net.settings import HEADER_ROOM
+HEADER_ROOM = 1 << 16
+"""What a packet may need besides its payload: stamps, destinations, summaries."""
 
-_Bytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
-_Milliseconds = Annotated[float, msgspec.Meta(gt=0, le=3_600_000)]
-_Count = Annotated[int, msgspec.Meta(ge=1)]
+Bytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+Milliseconds = Annotated[float, msgspec.Meta(gt=0, le=3_600_000)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class WireSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The defaults suit processes on one machine or one local network."""
 
-    max_payload_bytes: _Bytes = 1 << 20
-    """The largest payload that a client may publish."""
-    heartbeat_ms: _Milliseconds = 500.0
+    max_payload_bytes: Bytes = 1 << 20
+    """The largest payload that may be published."""
+    heartbeat_ms: Milliseconds = 500.0
     """An idle connection says so often that it lives."""
-    silence_ms: _Milliseconds = 2000.0
+    silence_ms: Milliseconds = 2000.0
     """A connection on which nothing was heard for so long is given up."""
-    handshake_ms: _Milliseconds = 2000.0
+    handshake_ms: Milliseconds = 2000.0
     """A connection must have introduced itself by then."""
-    farewell_ms: _Milliseconds = 2000.0
+    farewell_ms: Milliseconds = 2000.0
     """How long a connection that is being closed may take to get across what was sent before."""
-    slow_consumer_bytes: _Bytes = 1 << 26
-    slow_consumer_ms: _Milliseconds = 5000.0
+    slow_consumer_bytes: Bytes = 1 << 26
+    slow_consumer_ms: Milliseconds = 5000.0
     """A connection with more than `slow_consumer_bytes` waiting, and no fewer than so long ago, is closed."""
-    strangers: _Count = 64
+    strangers: Count = 64
     """Accepted connections that may be in their handshake at one time."""
-    connections: _Count = 10_000
+    connections: Count = 10_000
     """Accepted connections in all."""
-    delay_ms: dict[str, _Milliseconds] = {}
+    delay_ms: dict[str, Milliseconds] = {}
     """For experiments on one machine: `{"b0 b1": 115}` makes everything between these two processes arrive so much
     later, in both directions and in order. Handshakes are not delayed."""
 
@@ -45,3 +46,11 @@ class WireSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def max_frame_bytes(self) -> int:
         """The largest packet that an authenticated peer may send."""
         return self.max_payload_bytes + HEADER_ROOM
+
+
+def seconds(milliseconds: float) -> float:
+    return milliseconds / 1000
+
+
+def ns(milliseconds: float) -> int:
+    return round(milliseconds * 1_000_000)

@@ -1,4 +1,4 @@
-"""A node over TCP: a machine, its channels, its timers, its journal, and the application's end of it all.
+"""A node over TCP: a protocol machine with fixed neighbours on the host of all processes, and its application's end.
 
 With a log of its inputs a node survives the death of its process. Then nothing leaves before the inputs that caused it
 are written: packets and the journal wait for the end of the turn anyway, and what the application is to hear does, too.
@@ -7,36 +7,59 @@ are written: packets and the journal wait for the end of the turn anyway, and wh
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import socket
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
+
+import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Message, Packet
+from ordercast.core.process import Peer
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.nodes.backpressure import Room
+from ordercast.core.wire import Codec
+from ordercast.net.host import ProcessHost
+from ordercast.net.nodes.backpressure import Backpressure
 from ordercast.net.nodes.batches import handle_batch
+from ordercast.net.nodes.channel import Ack, Resume
 from ordercast.net.nodes.confirmations import Completed, Confirmations, disappoint, receives
 from ordercast.net.nodes.durable_inputs import Memory
-from ordercast.net.nodes.handshake import NetPlace
-from ordercast.net.nodes.journal_writer import Record
+from ordercast.net.nodes.neighbours import Address, Chore, Neighbours
 from ordercast.net.nodes.replay import BY_THE_HOST, Told
+from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog
-from ordercast.net.nodes.transport import Address, Transport
-from ordercast.net.settings import NetSettings
 from ordercast.net.timers import Timers
+from ordercast.net.turn_ports import address_of, listening
+from ordercast.net.wire.credentials import NODE, Credentials, join_address, split_address
 from ordercast.protocols.shared.links import Numbered
 from ordercast.trace.journal import Journal
 from ordercast.trace.schema import INFO_STATE, STATE_KEPT, STATE_LOST
 
-__all__ = ["Completed", "Delivered", "Host", "NetPlace"]
+__all__ = ["Completed", "Delivered", "NodeHost", "NodePlace"]
 
-Delivered = Callable[["Host", Message], None]
+Delivered = Callable[["NodeHost", Message], None]
 
 
-class Host:
+class NodePlace(msgspec.Struct, frozen=True):
+    """Where a node stands among processes, beside its place on the overlay."""
+
+    cluster: str
+    token: bytes
+    """The secret that the nodes of the cluster share."""
+    life: int = 0
+    """How often this node's process was started before."""
+    epoch_ns: int = 0
+    """The reading of the monotonic clock that the journal counts from."""
+    since: int | None = None
+    """The first life that this one remembers; None: no former one."""
+
+    def credentials(self) -> Credentials:
+        return Credentials(cluster=self.cluster, peer_token=self.token.hex())
+
+
+class NodeHost:
     """Runs one machine over TCP and is its outbox.
 
     A handler runs to its end before the next begins: what a delivery callback publishes waits for the machine.
@@ -47,9 +70,9 @@ class Host:
         place: Place,
         protocol: ProtocolInfo,
         options: Any,
-        net: NetPlace,
+        net: NodePlace,
         *,
-        settings: NetSettings | None = None,
+        settings: NodeSettings | None = None,
         journal: Journal | None = None,
         log: StateLog | None = None,
         told: Told | None = None,
@@ -58,59 +81,76 @@ class Host:
         self.node = place.node
         self.place = place
         self.protocol = protocol
-        self.settings = settings or NetSettings()
+        self.settings = settings or NodeSettings()
         self.steps = 0
-        """Inputs handled so far: two equal readings with nothing outstanding in between mean rest."""
-        self.failure: OSError | None = None
-        """Why the node could not write down what happens. It has stopped then, and nothing of that turn has left."""
+        """Inputs of the machine so far: two equal readings with nothing outstanding in between mean rest."""
         self.delivery_watchers: list[Delivered] = []
-        self._codec = protocol.codec()
         self._origin = origin_of(place.node, place.incarnation)
-        self._memory = memory = Memory(log, told, self._codec, notes_membership=protocol.notes_membership)
+        self._memory = memory = Memory(log, told, protocol.codec(), notes_membership=protocol.notes_membership)
         self.machine: Machine = memory.machine(lambda: protocol.build(place, options), self._origin)
         self.published, self.delivered = memory.published, memory.delivered
         self._unheard: list[Message | str] = [*memory.unheard]
-        """Deliveries and completions (ids) that wait for the log."""
+        """Deliveries and completions (ids) that wait for the log, or for the application to be told."""
+        self._written = 0
+        """So many of them the log has."""
         self.handed_over = self.delivered - len(self._unheard)
         """Deliveries that the application has heard of, in all lives: the local index of the one it hears of now."""
-        self._record = Record(place.node, journal, self._codec, net.epoch_ns)
-        self.transport = Transport(net.identity(place.node), place.neighbours, self._codec, self.settings, self)
-        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._busy = False
-        self.timers = Timers(lambda name: self._input(self._time_out, name))
         self._confirmations = Confirmations()
-        self._room = Room()
-        self._encoded: tuple[Packet, bytes] = (Packet(), b"")
+        self._backpressure = Backpressure()
         self._stopped = False
+        self._door: socket.socket | None = None
+        me = Peer(NODE, place.node, net.life)
+        since = net.life if net.since is None else net.since
+        self.neighbours = Neighbours(me, since, place.neighbours, self.settings, self)
+        self._host = ProcessHost(
+            me, lambda _: self.neighbours, Codec((*protocol.packets, Resume, Ack)),
+            msgspec.structs.replace(self.settings, silence_ms=self.settings.suspect_ms),
+            credentials=net.credentials(), journal=journal, ledger=_InputLedger(memory, self), epoch_ns=net.epoch_ns,
+        )  # fmt: skip
+        self._host.on_failure = self._fail
+        self._host.on_beat = self.neighbours.on_beat
+        self._record = self._host.journal
+        self.neighbours.host = self._host
 
     # Life
 
     async def listen(self, host: str = "127.0.0.1", port: int = 0) -> Address:
-        """Open the door; the address that neighbours can dial. Nothing reaches the machine before `start`."""
-        self._busy = True
+        """Open the door; the address that neighbours can dial. They are answered after `start`."""
+        self._door = listening(join_address(host, port))
         self._memory.on_life()
-        return await self.transport.start(host, port)
+        return self.address
 
-    def start(self, addresses: Mapping[NodeId, Address]) -> None:
+    async def start(self, addresses: Mapping[NodeId, Address]) -> None:
         """Begin this life, and dial the neighbours whose addresses are given; the others dial this node."""
-        # Whoever dialed early may have sent something already; the machine hears of its own start first.
-        self._inbox.appendleft((self._go_on if self._memory.recovered else self._begin, ()))
-        self._busy = False
-        self._handle_inputs()
+        await self._host.start(self._door)
         for peer, address in addresses.items():
-            self.transport.dial(peer, address)
+            self.neighbours.dial(peer, address)
 
     async def close(self) -> None:
         """Stop: tell the peers, answer who still waits, leave nothing behind."""
         self._stopped = True
-        self.timers.stop()
-        await self.transport.close()
-        if not self._busy:
-            self._speak()
+        await self._host.stop("the node stops")
+        self._speak()
         self._confirmations.give_up(f"{self.node} was stopped before the message was confirmed")
-        self._room.open_for_good()
-        self._record.close()
+        self._backpressure.open_for_good()
         self._memory.close()
+        if self._door is not None:
+            self._door.close()
+
+    @property
+    def address(self) -> Address:
+        """Where neighbours can dial this node, once it listens."""
+        assert self._door is not None
+        return split_address(address_of(self._door))
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the node could not go on: a disk that fails it, or a bug. Nothing of that turn has left."""
+        return self._host.failure
+
+    @property
+    def timers(self) -> Timers:
+        return self._host.timers
 
     # The application's end
 
@@ -129,7 +169,7 @@ class Host:
 
     async def room(self) -> None:
         """Wait until no neighbour's buffer is full: a full overlay slows its publishers down, it never drops."""
-        await self._room.wait()
+        await self._backpressure.wait()
         if self._stopped:
             raise ConnectionError(f"{self.node} is stopped")
 
@@ -156,38 +196,41 @@ class Host:
             disappoint(future, f"{self.node} is stopped")
             return future
         content = (Topic(topic), payload, self.protocol.guarantee if guarantee is None else guarantee, keys, dst)
-        self._input(self._publish, content, told, future)
+        self._host.input(self._publish, content, told, future)
         return future
 
     def subscribe(self, topic: str) -> None:
-        self._input(self._subscribe, Topic(topic))
+        self._ask(self._subscribe, Topic(topic))
 
     def unsubscribe(self, topic: str) -> None:
-        self._input(self._unsubscribe, Topic(topic))
+        self._ask(self._unsubscribe, Topic(topic))
 
     def join(self) -> None:
         """Enter the overlay: the node was planned, and is not part of it yet."""
-        self._input(self._join)
+        self._ask(self._join)
 
     def leave(self) -> None:
-        self._input(self._leave)
+        self._ask(self._leave)
+
+    def _ask(self, action: Callable[..., None], *args: Any) -> None:
+        """An input of the application: what the machine refuses is raised, unless the machine is busy."""
+        if self._host.busy:
+            self._host.input(action, *args)
+        elif not self._stopped:
+            self._host.turn(action, *args)
 
     # Effects: what the machine asks for
 
     def send(self, peer: NodeId, packet: Packet) -> None:
-        last, body = self._encoded
-        if packet is not last:
-            body = self._codec.encode(packet)
-            self._encoded = packet, body  # A machine relays one packet to many neighbours.
         # What the protocol resends while the channel still has it would only add to the queue.
         key = (packet.session, packet.number) if isinstance(packet, Numbered) else None
-        if self.transport.send(peer, body, key) and self._record.packets:
-            self._record.send(peer, packet, len(body))
+        if self.neighbours.send(peer, packet, key) and self._record.packets:
+            self._record.packet("send", self._host.now_ns, peer, packet, len(self._host.frame_of(packet)))
 
     def deliver(self, message: Message) -> None:
         self.delivered += 1
         self._memory.events += 1
-        self._record.deliver(message)
+        self._record.deliver(self._host.now_ns, message)
         if self._memory.durable:
             self._unheard.append(message)
         else:
@@ -200,40 +243,72 @@ class Host:
             self._confirmations.confirm(message_id)
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
-        self.timers.set(name, delay_ns, background=background)
+        self._host.timers.set(name, delay_ns, background=background)
 
     def cancel_timer(self, name: Hashable) -> None:
-        self.timers.cancel(name)
+        self._host.timers.cancel(name)
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
         assert kind not in BY_THE_HOST
         self._memory.events += 1
         self._record_event(kind, info)
 
-    # What the transport reports
+    # What the neighbours' channels report
 
-    def before_write(self) -> bool:
-        if not self._write_down():
-            return False
-        if not self._busy:
-            if self._memory.oversized:
-                asyncio.get_running_loop().call_soon(self._input, self._renew)
-            if self._unheard:
-                asyncio.get_running_loop().call_soon(self._speak)
-        return True
+    def on_start(self) -> None:
+        self.steps += 1
+        if self._memory.recovered:
+            self._go_on()
+        else:
+            self._begin()
 
     def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
-        self._input(self._receive, peer, packets)
+        self.steps += 1
+        self._memory.on_receive(peer, packets)
+        if self._record.packets:
+            for packet in packets:
+                self._record.packet("receive", self._host.now_ns, peer, packet, len(self._host.frame_of(packet)))
+        for error in handle_batch(self.machine, peer, packets, self):
+            culprit = NodeId(error.peer)
+            self.neighbours.ban(culprit if culprit in self.neighbours.channels else peer, error.reason)
 
     def on_silence(self, peer: NodeId) -> None:
+        self.steps += 1
         self._record_event("suspect", {"peer": peer})
-        self._input(self._suspect, peer)
+        self._suspect(peer)
 
     def on_voice(self, peer: NodeId) -> None:
-        self._input(self._trust, peer)
+        self.steps += 1
+        self._memory.on_trust(peer)
+        self.machine.on_trust(peer, self)
+
+    def on_timer(self, name: Hashable) -> None:
+        self.steps += 1
+        self._memory.on_timer(name)
+        self.machine.on_timer(name, self)
 
     def on_pressure(self, peer: NodeId, *, full: bool) -> None:
-        self._room.change(peer, full=full)
+        self._backpressure.change(peer, full=full)
+
+    # The end of a turn
+
+    def wrote_down(self) -> None:
+        """The log has everything up to now: the application may hear of it, outside of any input."""
+        loop = asyncio.get_running_loop()
+        if self._memory.oversized:
+            loop.call_soon(self._host.input, self._renew)
+        if self._unheard:
+            self._written = len(self._unheard)
+            loop.call_soon(self._speak)
+
+    def _fail(self, error: BaseException) -> None:
+        """What the disk has is unknown, or the state is half changed: tell whoever is responsible for the loop."""
+        self._stopped = True
+        self._unheard.clear()
+        self._confirmations.give_up(f"{self.node} was stopped: {error}")
+        self._backpressure.open_for_good()
+        context = {"message": f"{self.node} cannot go on", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
     # Inside
 
@@ -245,57 +320,33 @@ class Host:
     def _go_on(self) -> None:
         """A life with the state of the one before. What had happened but not come out by then is recorded now."""
         self._record_event("recover", {INFO_STATE: STATE_KEPT})
-        self._record.catch_up(self._memory.untold)
+        for event in self._memory.untold:
+            event.record(self._record, self._host.now_ns)
         self.machine.on_recover(self)
-
-    def _write_down(self) -> bool:
-        """First what happened, then what came of it. If that fails, nothing may leave the node any more."""
-        if self.failure is None:
-            try:
-                self._memory.flush()
-                self._record.flush()
-            except OSError as error:
-                self._fail(error)
-        return self.failure is None
-
-    def _fail(self, error: OSError) -> None:
-        """What the disk has is unknown: stop at once, and tell whoever is responsible for the loop."""
-        self.failure = error
-        self._stopped = True
-        self.timers.stop()
-        self.transport.abandon(f"the node cannot go on: {error}")
-        self._unheard.clear()
-        self._record.rewind()  # It must not know of what the log does not have.
-        self._record.close()
-        self._confirmations.give_up(f"{self.node} was stopped: {error}")
-        self._room.open_for_good()
-        context = {"message": f"{self.node} cannot write down what happens", "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)
 
     def _renew(self) -> None:
         """Where the log has grown large: go on as if the node had crashed and come back, without anybody noticing."""
-        if not self._memory.oversized or not self._write_down():
+        if not self._memory.oversized:
             return
+        self._memory.flush()
+        self._record.flush()
         unheard = tuple(item for item in self._unheard if isinstance(item, Message))
-        try:
-            fresh = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
-        except OSError as error:
-            self._fail(error)
-            return
+        fresh = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
         if fresh is None:
             return
-        self.timers.stop()
+        for name in self.timers.names():
+            if not isinstance(name, Chore):
+                self.timers.cancel(name)
         self.machine = fresh
         self.machine.on_recover(self)
-        for peer in self.transport.suspected():
+        for peer in self.neighbours.suspected():
             self._suspect(peer)
 
     def _speak(self) -> None:
         """What the application may hear now, in the order in which it came about."""
-        if not self._write_down():  # Since this was planned, more may have happened.
-            return
-        unheard, self._unheard = self._unheard, []
-        for item in unheard:
+        heard, self._unheard = self._unheard[: self._written], self._unheard[self._written :]
+        self._written = 0
+        for item in heard:
             if isinstance(item, Message):
                 self._hand_over(item)
             else:
@@ -308,45 +359,15 @@ class Host:
         if message.origin == self._origin and message.guarantee is not Guarantee.ATOMIC:
             self._confirmations.confirm(message.id)
 
-    def _input(self, action: Callable[..., None], *args: Any) -> None:
-        self._inbox.append((action, args))
-        if not self._busy and not self._stopped:
-            self._handle_inputs()
-
-    def _handle_inputs(self) -> None:
-        self._busy = True
-        try:
-            while self._inbox and not self._stopped:
-                self.steps += 1
-                action, args = self._inbox.popleft()
-                action(*args)
-        finally:
-            self._busy = False
-            self.transport.plan_flush()
-
-    def _receive(self, peer: NodeId, packets: list[Packet]) -> None:
-        self._memory.on_receive(peer, packets)
-        self._record.receive(peer, packets)
-        for error in handle_batch(self.machine, peer, packets, self):
-            culprit = NodeId(error.peer)
-            self.transport.ban(culprit if culprit in self.transport.channels else peer, error.reason)
-
-    def _time_out(self, name: Hashable) -> None:
-        self._memory.on_timer(name)
-        self.machine.on_timer(name, self)
-
     def _suspect(self, peer: NodeId) -> None:
         self._memory.on_suspect(peer)
         self.machine.on_suspect(peer, self)
 
-    def _trust(self, peer: NodeId) -> None:
-        self._memory.on_trust(peer)
-        self.machine.on_trust(peer, self)
-
     def _publish(self, content: tuple[Any, ...], told: Callable[[Message], None] | None, future: Completed) -> None:
+        self.steps += 1
         message = Message(self._origin, self.published + 1, *content)
         mark = self._record.mark()
-        self._record.publish(message)
+        self._record.publish(self._host.now_ns, message)
         self._memory.on_publish(content)
         self._memory.events += 1
         if told is not None:
@@ -363,6 +384,7 @@ class Host:
             self.complete(message.id)
 
     def _subscribe(self, topic: Topic) -> None:
+        self.steps += 1
         self._memory.on_subscribe(topic)
         mark, events = self._record.mark(), self._memory.events
         if not self.protocol.notes_membership:
@@ -379,19 +401,39 @@ class Host:
         self._record.rewind(mark)
 
     def _unsubscribe(self, topic: Topic) -> None:
+        self.steps += 1
         self._memory.on_unsubscribe(topic)
         self.machine.on_unsubscribe(topic, self)
         if not self.protocol.notes_membership:
             self.note("unsubscribe", {"topic": topic})
 
     def _join(self) -> None:
+        self.steps += 1
         self._memory.on_join()
         self.machine.on_join(self)
 
     def _leave(self) -> None:
+        self.steps += 1
         self._memory.on_leave()
         self.machine.on_leave(self)
 
     def _record_event(self, kind: str, info: Mapping[str, str]) -> None:
-        self._record.event(kind, info)
-        self.transport.plan_flush()
+        self._record.event(kind, self._host.now_ns, info)
+
+
+class _InputLedger:
+    """The log of a node's inputs, as the host makes it durable at the end of a turn."""
+
+    def __init__(self, memory: Memory, node: NodeHost) -> None:
+        self._memory = memory
+        self._node = node
+
+    def flush(self) -> None:
+        self._memory.flush()
+        self._node.wrote_down()
+
+    def close(self) -> None:
+        self._memory.close()
+
+    def abandon(self) -> None:
+        """The files are let go of when the node is closed; a log that has failed writes nothing more."""

@@ -1,0 +1,270 @@
+"""The neighbours of a node, each behind a channel: dialed again when connections break, suspected when they are silent.
+
+This is what makes a protocol machine with fixed neighbours a process with connections, which the host of all processes
+can run. Numbers, resending, acknowledgements and suspicion are here, because the host knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from ordercast.core.chance import mix, salt, unit
+from ordercast.core.errors import InvariantError, PeerError
+from ordercast.core.ids import NodeId
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection, Peer, ProcessMachine
+from ordercast.net.host import LOG, ProcessHost
+from ordercast.net.nodes.channel import NOBODY, Ack, Channel, Resume
+from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.wire.credentials import join_address
+from ordercast.net.wire.settings import ns
+
+Address = tuple[str, int]
+
+_MOST_DOUBLINGS = 16
+
+
+class Chore(NamedTuple):
+    """A timer of this part's own, in the one table that it shares with the machine."""
+
+    kind: str
+    peer: str = ""
+
+
+_ACKNOWLEDGE = Chore("acknowledge")
+
+
+class NeighboursOwner(Protocol):
+    """The node, as its neighbours' channels see it. All calls are inputs."""
+
+    def on_start(self) -> None:
+        """The process begins."""
+
+    def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
+        """A batch from one peer, in order."""
+
+    def on_silence(self, peer: NodeId) -> None:
+        """The peer was not heard for too long, or has come back without its memory."""
+
+    def on_voice(self, peer: NodeId) -> None:
+        """A suspected peer is heard again."""
+
+    def on_timer(self, name: Hashable) -> None:
+        """A timer of the machine has run out."""
+
+    def on_pressure(self, peer: NodeId, *, full: bool) -> None:
+        """The buffer towards the peer has passed its high-water mark, or has room again."""
+
+
+class Neighbours(ProcessMachine):
+    """Channels to a fixed set of peers. Of two peers one dials; whoever is given an address does."""
+
+    host: ProcessHost
+
+    def __init__(
+        self, me: Peer, since: int, peers: Iterable[NodeId], settings: NodeSettings, owner: NeighboursOwner
+    ) -> None:
+        """`since`: the first life that this one remembers."""
+        self.channels = {peer: Channel(peer, settings, self._pressure_changed) for peer in peers}
+        self._me = me
+        self._since = since
+        self._settings = settings
+        self._owner = owner
+        self._addresses: dict[NodeId, Address] = {}
+        self._failures: dict[NodeId, int] = {}
+        self._dialed: dict[Connection, NodeId] = {}
+        self._open: dict[Connection, tuple[Channel, int]] = {}
+        """The channel that a connection carries, and which life of the peer is at its other end."""
+        self._owing: dict[Channel, None] = {}
+        self._turn = 0
+        self._ack_planned = False
+
+    # What the node asks for
+
+    def dial(self, peer: NodeId, address: Address) -> None:
+        """Connect to the peer, and again whenever the connection is lost. A new address replaces the old one."""
+        known = peer in self._addresses
+        self._addresses[peer] = address
+        if not known:
+            self._connect(self._channel(peer).peer)
+
+    def send(self, peer: NodeId, packet: Packet, key: Hashable = None) -> bool:
+        """Put a packet on the channel to the peer; False if one with this key is still on its way there."""
+        channel = self.channels.get(peer) or self._channel(peer)
+        frame = self.host.frame_of(packet)
+        if not channel.push(frame, key):
+            return False
+        if channel.resumed:
+            channel.wrote_in_turn = self._turn
+            self.host.send_frame(channel.connection, frame)
+        return True
+
+    def suspected(self) -> list[NodeId]:
+        return [peer for peer, channel in self.channels.items() if channel.suspected]
+
+    def ban(self, peer: NodeId, reason: str) -> None:
+        """Take nothing more from this life of the peer: it sent what no correct process sends."""
+        channel = self._channel(peer)
+        channel.banned = reason
+        self.host.refuse(channel.connection, reason)
+
+    # What the host reports
+
+    def on_start(self) -> None:
+        now = time.monotonic_ns()
+        for channel in self.channels.values():
+            channel.heard_ns = channel.progress_ns = now
+        self._owner.on_start()
+
+    def on_opened(self, connection: Connection, peer: Peer) -> None:
+        channel = self.channels.get(NodeId(peer.name))
+        if channel is None:
+            raise PeerError(peer.name, "is not a neighbour of this node")
+        channel.admit(peer.life)
+        former = channel.connection
+        channel.open(connection)
+        self._open[connection] = channel, peer.life
+        if former != NOBODY:
+            self._open.pop(former, None)
+            self.host.cut(former, "local", "replaced by a newer connection")
+        self.host.send(connection, Resume(self._since, channel.peer_life, channel.received))
+
+    def on_packets(self, connection: Connection, packets: Sequence[Packet]) -> None:
+        if connection not in self._open:
+            return  # Replaced: what comes now comes again on the newer one.
+        channel, life = self._open[connection]
+        data: list[Packet] = []
+        try:
+            for packet in packets:
+                if channel.resumed is (type(packet) is Resume):
+                    raise PeerError(channel.peer, "resumes its channel twice, or sends before it does")
+                if type(packet) is Ack:
+                    self._settle(channel, packet)
+                elif type(packet) is Resume:
+                    self._resume(channel, life, packet)
+                else:
+                    data.append(packet)
+        finally:
+            # What came before a broken packet was good, and is counted as received.
+            if data:
+                self._take_over(channel, data)
+
+    def on_closed(self, connection: Connection, *, gone: bool, reason: str = "") -> None:  # noqa: ARG002
+        channel, _ = self._open.pop(connection, (None, 0))
+        if channel is not None:
+            channel.lost(connection)
+        peer = self._dialed.pop(connection, None)
+        if peer is not None:
+            self._failures[peer] = failures = self._failures.get(peer, 0) + 1
+            self.host.set_timer(Chore("dial", peer), self._backoff_ns(peer, failures), background=True)
+
+    def on_timer(self, name: Hashable) -> None:
+        if not isinstance(name, Chore):
+            self._owner.on_timer(name)
+        elif name is _ACKNOWLEDGE:
+            self._ack_planned = False
+            for channel in self._owing:
+                self._acknowledge(channel)
+            self._owing.clear()
+        else:
+            self._connect(NodeId(name.peer))
+
+    def on_turn_end(self) -> None:
+        """Acknowledge where much is owed, or something leaves anyway; elsewhere soon."""
+        if self._owing:
+            enough, turn = self._settings.ack_every, self._turn
+            due = [one for one in self._owing if one.owed >= enough or one.wrote_in_turn == turn or not one.owed]
+            for channel in due:
+                self._acknowledge(channel)
+                del self._owing[channel]
+            if self._owing and not self._ack_planned:
+                self._ack_planned = True
+                self.host.set_timer(_ACKNOWLEDGE, ns(self._settings.ack_ms), background=True)
+        self._turn += 1
+
+    def on_beat(self, now_ns: int, overslept_ns: int) -> None:
+        """See who was not heard; not while this process itself stood still."""
+        for channel in self.channels.values():
+            channel.heard_ns += overslept_ns
+            channel.progress_ns += overslept_ns
+            if channel.resumed:
+                channel.heard_ns = max(channel.heard_ns, self.host.connections[channel.connection].heard_ns)
+            self._check(channel, now_ns)
+
+    # Channels
+
+    def _resume(self, channel: Channel, life: int, said: Resume) -> None:
+        forgot = channel.meet(life, said.since)
+        frames = channel.resume(said.received if said.peer_life == self._me.life else 0)
+        for frame in frames:
+            self.host.send_frame(channel.connection, frame)
+        self._failures.pop(channel.peer, None)
+        channel.heard_ns = channel.progress_ns = self.host.now_ns
+        self._log(logging.INFO, "resumed", channel.peer, life=life, resent=len(frames))
+        if forgot and not channel.suspected:
+            self._suspect(channel, "restarted")
+        if channel.suspected:
+            channel.set_suspected(suspected=False)
+            self._log(logging.INFO, "trusted", channel.peer)
+            self._owner.on_voice(channel.peer)
+
+    def _settle(self, channel: Channel, said: Ack) -> None:
+        if said.received != channel.acked:
+            channel.settle(said.received)
+            channel.progress_ns = self.host.now_ns
+
+    def _take_over(self, channel: Channel, packets: list[Packet]) -> None:
+        channel.took_over(len(packets))
+        self._owing[channel] = None
+        self._owner.on_packets(channel.peer, packets)
+
+    def _acknowledge(self, channel: Channel) -> None:
+        if channel.owed and channel.resumed:
+            channel.owed = 0
+            self.host.send_frame(channel.connection, self.host.frame_of(Ack(channel.received)), ahead=True)
+
+    def _check(self, channel: Channel, now: int) -> None:
+        patience = ns(self._settings.suspect_ms)
+        if not channel.outstanding:
+            channel.progress_ns = now
+        if now - channel.heard_ns > patience:
+            self._give_up(channel, "silent", f"silent for {self._settings.suspect_ms:g} ms")
+        elif channel.resumed and now - channel.progress_ns > patience:
+            self._give_up(channel, "slow", f"took over nothing for {self._settings.suspect_ms:g} ms")
+
+    def _give_up(self, channel: Channel, why: str, reason: str) -> None:
+        self.host.cut(channel.connection, why, reason)
+        if not channel.suspected:
+            self._suspect(channel, reason)
+
+    def _suspect(self, channel: Channel, reason: str) -> None:
+        channel.set_suspected(suspected=True)
+        self._log(logging.WARNING, "suspected", channel.peer, reason=reason)
+        self._owner.on_silence(channel.peer)
+
+    def _pressure_changed(self, channel: Channel) -> None:
+        self._owner.on_pressure(channel.peer, full=channel.full)
+
+    def _channel(self, peer: NodeId) -> Channel:
+        channel = self.channels.get(peer)
+        if channel is None:
+            raise InvariantError(f"{self._me.name} sends to {peer}, which is not its neighbour")
+        return channel
+
+    # Dialing
+
+    def _connect(self, peer: NodeId) -> None:
+        self._dialed[self.host.open(join_address(*self._addresses[peer]), to=peer)] = peer
+
+    def _backoff_ns(self, peer: NodeId, failures: int) -> int:
+        """Doubling up to a cap; half of it random, so that a restarted node is not met by all at one instant."""
+        longest = self._settings.reconnect_ms * 2 ** min(failures - 1, _MOST_DOUBLINGS)
+        drawn = unit(mix(salt(self._me.life, self._me.name, peer), failures))
+        return ns(min(longest, self._settings.reconnect_max_ms) * (0.5 + 0.5 * drawn))
+
+    def _log(self, level: int, event: str, peer: str, **facts: object) -> None:
+        if LOG.isEnabledFor(level):
+            LOG.log(level, event, extra={"facts": {"node": self._me.name, "peer": peer, **facts}})
