@@ -159,7 +159,7 @@ def test_a_process_that_is_left_alone_ends(tmp_path: Path) -> None:
 def test_a_bug_in_a_handler_ends_the_run_instead_of_being_swallowed(tmp_path: Path) -> None:
     async def main() -> None:
         broken = scenario(protocol=BROKEN)
-        await run_together(broken, out=tmp_path / "run")
+        await run_together(broken, BROKEN, out=tmp_path / "run")
 
     with pytest.raises(ZeroDivisionError):
         run_async(main)
@@ -168,7 +168,7 @@ def test_a_bug_in_a_handler_ends_the_run_instead_of_being_swallowed(tmp_path: Pa
 
 def test_a_process_that_breaks_down_is_named_with_its_last_words(tmp_path: Path) -> None:
     with pytest.raises(InvariantError, match=r"the process of n\d ended by itself: .*ZeroDivisionError"):
-        run_processes(scenario(protocol=BROKEN), out=tmp_path / "run")
+        run_processes(scenario(protocol=BROKEN), BROKEN, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

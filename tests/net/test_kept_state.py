@@ -274,23 +274,23 @@ def test_a_state_that_could_not_be_read_back_never_replaces_the_log(
     run_async(main)
     said = [record for record in caplog.records if "cannot be read back" in record.getMessage()]
     assert 1 <= len(said) <= 3, "not once a turn"
-    assert "decimal.Decimal is no part of a machine" in said[0].facts["reason"]  # type: ignore[attr-defined]
+    assert "http.HTTPStatus is no part of a machine" in said[0].facts["reason"]  # type: ignore[attr-defined]
 
 
 UNREADABLE = """
-from decimal import Decimal
+from http import HTTPStatus
 import msgspec
 from ordercast.core.machine import Machine
 from ordercast.protocols import CATALOGUE
 
 class Mine(Machine):
-    durable = ("total",)
+    durable = ("status",)
 
     def __init__(self, place, options):
-        self.total = Decimal(0)
+        self.status = HTTPStatus.CONTINUE
 
     def on_publish(self, message, out):
-        self.total += len(message.payload)
+        self.status = HTTPStatus.OK
         out.deliver(message)
 
 MINE = msgspec.structs.replace(CATALOGUE["unordered"], name="mine", build=Mine)
