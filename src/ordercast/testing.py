@@ -159,9 +159,9 @@ class InProcessCluster(EmbeddedCluster):
         for process in self.processes.values():
             if process.host.failure is not None:
                 raise process.host.failure
-        overlays = [process.broker.overlay for process in self.processes.values()]
-        roots = [overlay for overlay in overlays if overlay.is_root]
-        return len(roots) == 1 and roots[0].decides and not any(overlay.seeking for overlay in overlays)
+        trees = [process.broker.tree for process in self.processes.values()]
+        roots = [tree for tree in trees if tree.is_root]
+        return len(roots) == 1 and roots[0].decides and not any(tree.seeking for tree in trees)
 
     async def close(self) -> None:
         await asyncio.gather(*(process.stop() for process in self.processes.values()))

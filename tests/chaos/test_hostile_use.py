@@ -149,7 +149,7 @@ def test_a_member_that_never_reads_is_given_up_and_everybody_else_has_everything
             await pouring
             assert got == list(range(3000))
             assert isinstance(cluster, testing.InProcessCluster)
-            await until(lambda: "mallory" not in str(cluster.processes["b0"].broker.overlay.status()["clients"]))
+            await until(lambda: "mallory" not in str(cluster.processes["b0"].broker.tree.status()["clients"]))
             _none_has_failed(cluster)
             await deaf.close()
 

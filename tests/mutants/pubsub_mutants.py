@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ordercast.broker.node import Broker
-from ordercast.broker.place import Ledger, NoLedger, Place, Saved
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.members import Members
@@ -17,54 +15,28 @@ from ordercast.broker.topics.topic import Coverage, TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.broker.tree.election import Election
 from ordercast.broker.tree.lease import Lease
-from ordercast.broker.tree.parenting import Host
-from ordercast.broker.tree.tree import Overlay
+from ordercast.broker.tree.parenting import Parenting
+from ordercast.broker.tree.tree import Tree
 from ordercast.client.joining import Joining
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import Membership
 from ordercast.core.ids import NodeId
-from ordercast.core.process import Connection, Wires
+from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Entries, Live, TopicState
 from ordercast.pubsub.overlay_packets import ParentRequest, RootElection
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
-from ordercast.pubsub.settings import BrokerSettings
 from ordercast.sim.pubsub.world import Parts
 
 
-def _broker(
-    topics: type[Topics] = Topics, overlay: Callable[..., Overlay] = Overlay
-) -> Callable[..., Broker]:  # fmt: skip
-    class Broken(Broker):
-        def __init__(
-            self, place: Place, settings: BrokerSettings, wires: Wires,
-            ledger: Ledger | None = None, saved: Saved | None = None,
-        ) -> None:  # fmt: skip
-            super().__init__(place, settings, wires, ledger, saved)
-            kept = ledger if ledger is not None else NoLedger()
-            self.overlay = overlay(place, settings, wires, kept, saved)
-            self.topics = topics(settings, wires, self.overlay, kept, saved)
-            self.overlay.topics = self.topics
-
-    return Broken
-
-
 def _with_topics(**parts: Any) -> Parts:
-    return Parts(broker=_broker(topics=type("Broken", (Topics,), parts)))
+    topics = type("Broken", (Topics,), parts)
+    return Parts(broker=type("Broken", (Broker,), {"topics_type": topics}))
 
 
-def _with_overlay(attribute: str, part: Callable[[Overlay], Any]) -> Parts:
-    class Broken(Overlay):
-        packets = Overlay.packets
-
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            setattr(self, attribute, part(self))
-            self._handlers = self._routes()
-            self._timers |= {"election": self.election.timed_out, "lease": self.lease.timer}
-            self._timers |= {"decide": self.lease.refresh}
-
-    return Parts(broker=_broker(overlay=Broken))
+def _with_tree(**parts: Any) -> Parts:
+    tree = type("Broken", (Tree,), parts)
+    return Parts(broker=type("Broken", (Broker,), {"tree_type": tree}))
 
 
 # --- the client ---
@@ -200,7 +172,7 @@ class NoOrphans(Orphans):
 # --- the tree ---
 
 
-class NoRootCheck(Host):
+class NoRootCheck(Parenting):
     """A4: a broker takes a child without asking whether it hangs on a root itself."""
 
     def asked(self, line: Connection, node: NodeId, packet: ParentRequest) -> None:
@@ -213,7 +185,7 @@ class Proclaimed(Election):
     """A10: whoever claims to be root is root."""
 
     def _check(self) -> None:
-        self._awaited = {}
+        self.claim.awaited = {}
         super()._check()
 
 
@@ -221,7 +193,7 @@ class ManyPromises(Election):
     """O13.3 with partitions: a second claimant of the same term gets the word too."""
 
     def _may_promise(self, node: NodeId, packet: RootElection) -> bool:
-        return packet.number >= self.promised
+        return packet.number >= self.terms.promised
 
 
 class NoWaiting(Lease):
@@ -243,18 +215,18 @@ MUTANTS: dict[str, Parts] = {
     "C6-outbox": Parts(client=NoOutbox),
     "A2-confirmation": _with_topics(members_type=NoConfirmation),
     "A3-all-members": _with_topics(ordering_type=CommitsForThePresent),
-    "A4-root-check": _with_overlay("host", NoRootCheck),
+    "A4-root-check": _with_tree(parenting_type=NoRootCheck),
     "A5-set-difference": _with_topics(channels_type=LastIds),
     "A6-until-stable": _with_topics(channels_type=ShortBuffer),
     "A9-opening": _with_topics(authority_type=OpensAtOnce),
-    "A10-unanimous": _with_overlay("election", lambda overlay: Proclaimed(overlay, 0)),
+    "A10-unanimous": _with_tree(election_type=Proclaimed),
     "A11-local-locks": _with_topics(ordering_type=LocksBlockAll),
     "A12-grounded": _with_topics(channels_type=NeverGrounded),
     "A13-open-ids": _with_topics(channels_type=AnyChannel),
     "ST2-all-voted": _with_topics(stability_type=EarlyBase),
     "ST3-base-up": _with_topics(stability_type=BaseUntold),
     "R-orphans": _with_topics(orphans_type=NoOrphans),
-    "PC-one-promise": _with_overlay("election", lambda overlay: ManyPromises(overlay, 0)),
-    "PC-waits": _with_overlay("lease", lambda overlay: NoWaiting(overlay)),
-    "PC-lease": _with_overlay("lease", lambda overlay: OwnLease(overlay)),
+    "PC-one-promise": _with_tree(election_type=ManyPromises),
+    "PC-waits": _with_tree(lease_type=NoWaiting),
+    "PC-lease": _with_tree(lease_type=OwnLease),
 }

@@ -39,7 +39,7 @@ class Talk:
 
 class Broker:
     def __init__(self) -> None:
-        self.overlay = Tree()
+        self.tree = Tree()
         self.topics = Talk()
 
 
@@ -83,7 +83,7 @@ def test_a_broker_is_healthy_only_with_a_place_in_the_tree(fields: dict[str, boo
     async def main() -> None:
         async with administered() as (admin, broker):
             for name, value in fields.items():
-                setattr(broker.overlay, name, value)
+                setattr(broker.tree, name, value)
             assert await get(admin, "/healthz") == (status, body)
 
     run_async(main)

@@ -41,7 +41,7 @@ def test_the_tree_is_repaired_when_a_broker_is_killed_and_takes_it_back_when_it_
             await cluster.settle()
             await cluster.restart("b0")
             await cluster.settle()
-            overlays = {name: process.broker.overlay for name, process in cluster.processes.items()}
+            overlays = {name: process.broker.tree for name, process in cluster.processes.items()}
             assert not overlays["b0"].is_root  # The others have gone on without it; it is one of them now.
             assert overlays["b0"].life > first
             with pytest.raises(UsageError, match="unknown broker 'b9'"):

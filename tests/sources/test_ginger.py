@@ -53,21 +53,21 @@ def test_nothing_is_wrong_with_the_run_and_it_comes_to_rest(number: int) -> None
 def test_e1_every_view_is_the_one_that_the_tree_as_it_is_now_gives(number: int) -> None:
     tree = brokers(number)
     for name, broker in tree.items():
-        parent = tree.get(broker.overlay.parent_name) if broker.overlay.parent_name is not None else None
+        parent = tree.get(broker.tree.parent_name) if broker.tree.parent_name is not None else None
         if parent is None:
             continue
-        expected = {neighbour.node for neighbour in parent.overlay.view if neighbour.hops < 3}
-        expected |= {child for child in parent.overlay.children.values() if child != name}
-        if parent.overlay.parent_name is not None:
-            expected.add(parent.overlay.parent_name)
-        seen = {neighbour.node for neighbour in broker.overlay.view}
-        assert seen - {parent.overlay.node} == expected - {name}, name
+        expected = {neighbour.node for neighbour in parent.tree.view if neighbour.hops < 3}
+        expected |= {child for child in parent.tree.children.values() if child != name}
+        if parent.tree.parent_name is not None:
+            expected.add(parent.tree.parent_name)
+        seen = {neighbour.node for neighbour in broker.tree.view}
+        assert seen - {parent.tree.node} == expected - {name}, name
 
 
 @FAULTY
 def test_e3_a_dead_broker_disappears_from_every_view(number: int) -> None:
     for name, broker in brokers(number).items():
-        assert not {neighbour.node for neighbour in broker.overlay.view} & set(FAILING[number]), name
+        assert not {neighbour.node for neighbour in broker.tree.view} & set(FAILING[number]), name
     for client, machine in clients(number).items():
         view = machine.edge.candidates.view
         assert view is not None
@@ -114,7 +114,7 @@ def test_e12_and_e13_the_order_holds_also_for_what_arrives_during_a_repair(numbe
 def test_e13_a_repair_brings_what_was_missed(number: int) -> None:
     ends = [row for row in rows(number, "repair_end") if row.get("phase") == "synchronised"]
     seekers = {row["node"] for row in rows(number, "repair_start")} & set(brokers(number))
-    attached = {name for name in seekers if not brokers(number)[NodeId(name)].overlay.is_root}
+    attached = {name for name in seekers if not brokers(number)[NodeId(name)].tree.is_root}
     assert attached == {row["node"] for row in ends} - {name for name in seekers if name not in attached}
     assert sum(int(row["received"]) for row in ends) > 0
 
@@ -131,18 +131,18 @@ def test_e14_the_client_of_a_dead_broker_ends_attached_and_loses_nothing() -> No
 
 def test_s2_elects_the_broker_with_the_most_room_and_the_others_attach_to_it() -> None:
     tree = brokers(2)
-    assert tree[NodeId("b2")].overlay.is_root
-    assert tree[NodeId("b1")].overlay.parent_name == tree[NodeId("b3")].overlay.parent_name == "b2"
+    assert tree[NodeId("b2")].tree.is_root
+    assert tree[NodeId("b1")].tree.parent_name == tree[NodeId("b3")].tree.parent_name == "b2"
 
 
 def test_s4_elects_b2_and_everybody_finds_a_place() -> None:
     tree = brokers(4)
-    assert tree[NodeId("b2")].overlay.is_root
-    assert all(not broker.overlay.seeking for broker in tree.values())
+    assert tree[NodeId("b2")].tree.is_root
+    assert all(not broker.tree.seeking for broker in tree.values())
 
 
 def test_s5_at_most_three_fit_below_the_root_unless_the_degree_is_broken() -> None:
     tree = brokers(5)
-    assert tree[NodeId("b0")].overlay.is_root
+    assert tree[NodeId("b0")].tree.is_root
     counters = played(5).world.processes.processes["b0"].counters
-    assert len(tree[NodeId("b0")].overlay.children) <= 3 + counters["broke_degree"]
+    assert len(tree[NodeId("b0")].tree.children) <= 3 + counters["broke_degree"]

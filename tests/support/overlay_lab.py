@@ -1,4 +1,4 @@
-"""Trees of brokers with nothing to carry: the overlay half under virtual time, checked at every event."""
+"""Trees of brokers with nothing to carry: the tree half under virtual time, checked at every event."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 
 from ordercast.broker.place import NoLedger, Place, Saved
 from ordercast.broker.ports import Fenced, Roster
-from ordercast.broker.tree.tree import Overlay
+from ordercast.broker.tree.tree import Tree
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
@@ -113,10 +113,10 @@ class Disk(NoLedger):
         self._kept().directory = dict(directory)
 
 
-class Tree(ProcessMachine):
+class BareBroker(ProcessMachine):
     """A broker without its topics."""
 
-    def __init__(self, overlay: Overlay) -> None:
+    def __init__(self, overlay: Tree) -> None:
         self.overlay = overlay
 
     def on_start(self) -> None:
@@ -197,15 +197,15 @@ class Lab:
             self.run(200)
 
     def add(self, node: str, *, seeds: tuple[str, ...] = ()) -> None:
-        def build(wires: Wires, peer: Peer) -> Tree:
+        def build(wires: Wires, peer: Peer) -> BareBroker:
             parent = self.parents.get(node)
             known = {NodeId(node): f"@{node}"} if seeds else dict(self.directory)
             disk = self.disks.setdefault(node, Disk())
             saved = disk.saved if self.durable else None
             place = Place(NodeId(node), f"@{node}", known, None if parent is None else NodeId(parent), peer.life, seeds)
-            overlay = Overlay(place, self.settings, wires, disk, saved)
+            overlay = Tree(place, self.settings, wires, disk, saved)
             overlay.topics = FakeTopics(self.topics.get(node, ()))
-            return Tree(overlay)
+            return BareBroker(overlay)
 
         self.world.add(node, "broker", build, address=f"@{node}")
 
@@ -240,14 +240,14 @@ class Lab:
                 return
         raise AssertionError(f"not {sorted(expected)} after {limit_ms} ms: {self.defects()}, {known}")
 
-    def overlay(self, node: str) -> Overlay:
+    def overlay(self, node: str) -> Tree:
         machine = self.world.machine(node)
-        assert isinstance(machine, Tree), node
+        assert isinstance(machine, BareBroker), node
         return machine.overlay
 
-    def living(self) -> dict[str, Overlay]:
+    def living(self) -> dict[str, Tree]:
         found = {life.name: life.machine for life in self.world.living()}
-        return {name: machine.overlay for name, machine in found.items() if isinstance(machine, Tree)}
+        return {name: machine.overlay for name, machine in found.items() if isinstance(machine, BareBroker)}
 
     def tree(self) -> dict[str, str | None]:
         return {name: overlay.parent_name for name, overlay in self.living().items()}
@@ -279,13 +279,13 @@ class Lab:
         for name in living:
             self._check_chain(name, living)
 
-    def _check_chain(self, name: str, living: Mapping[str, Overlay]) -> None:
+    def _check_chain(self, name: str, living: Mapping[str, Tree]) -> None:
         seen = [name]
         while (above := self._parent_of(seen[-1], living)) is not None:
             assert above not in seen, f"a cycle: {[*seen, above]} at {self.now_ms} ms"
             seen.append(above)
 
-    def _parent_of(self, name: str, living: Mapping[str, Overlay]) -> str | None:
+    def _parent_of(self, name: str, living: Mapping[str, Tree]) -> str | None:
         overlay = living[name]
         if overlay.parent is None or overlay.parent_name not in living:
             return None

@@ -81,7 +81,7 @@ class Watch:
         if life.peer.kind != "broker":
             return
         broker = cast("Broker", life.machine)
-        place = (self._rules(broker), broker.overlay.parent_name)
+        place = (self._rules(broker), broker.tree.parent_name)
         if self.tree.get(NodeId(life.name)) != place:
             self.tree[NodeId(life.name)] = place
             self._check_tree()
@@ -90,7 +90,7 @@ class Watch:
 
     def _rules(self, broker: Broker) -> bool:
         """A root whose lease has run out while it heard nothing does nothing before it looks at the clock."""
-        overlay = broker.overlay
+        overlay = broker.tree
         if not self.primary:
             return overlay.is_root
         return overlay.decides and overlay.lease.until_ns >= self.world.clock.now
@@ -101,13 +101,13 @@ class Watch:
         if len(rulers) > 1:
             self._problem(f"several roots at once: {', '.join(rulers)}")
         for name in brokers:
-            seen, here = {name}, brokers[name].overlay.parent_name
+            seen, here = {name}, brokers[name].tree.parent_name
             while here is not None and here in brokers:
                 if here in seen:
                     self._problem(f"parents in a cycle: {', '.join(sorted(seen))}")
                     break
                 seen.add(here)
-                here = brokers[here].overlay.parent_name
+                here = brokers[here].tree.parent_name
 
     def _problem(self, what: str) -> None:
         if len(self.problems) < 5:

@@ -139,7 +139,7 @@ class SimStage(Stage):
 
     async def settle(self) -> None:
         def whole() -> bool:
-            overlays = [broker.overlay for broker in self.world.brokers().values()]
+            overlays = [broker.tree for broker in self.world.brokers().values()]
             roots = [overlay for overlay in overlays if overlay.is_root]
             return len(roots) == 1 and roots[0].decides and not any(overlay.seeking for overlay in overlays)
 

@@ -244,8 +244,8 @@ class TcpStage(Stage):
 
     async def dismiss(self, broker: str) -> None:
         process = self.cluster.processes[broker]
-        process.host.turn(process.broker.overlay.leave)
-        await self.until(lambda: process.broker.overlay.left, f"{broker} has left")
+        process.host.turn(process.broker.tree.leave)
+        await self.until(lambda: process.broker.tree.left, f"{broker} has left")
         await self.cluster.stop(broker)
 
     def edge_of(self, name: str) -> str | None:

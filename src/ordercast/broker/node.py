@@ -1,4 +1,4 @@
-"""The broker: the overlay and the topics, joined into one machine."""
+"""The broker: its tree half and its topics half, joined into one machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from ordercast.broker.place import Ledger, NoLedger, Place, Saved
 from ordercast.broker.topics.topics import Topics
-from ordercast.broker.tree.tree import Overlay
+from ordercast.broker.tree.tree import Tree
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
@@ -20,8 +20,10 @@ BROKER_CODEC = Codec((*CLIENT_PACKETS, *OVERLAY_PACKETS, *TOPIC_PACKETS))
 
 
 class Broker(ProcessMachine):
-    """Everything that is about the tree goes to the overlay, everything else to the topics."""
+    """Everything that is about the tree goes to one half, everything else to the other."""
 
+    tree_type: ClassVar[type[Tree]] = Tree
+    topics_type: ClassVar[type[Topics]] = Topics
     constant: ClassVar[tuple[str, ...]] = ("place", "settings", "wires", "ledger", "_of_the_tree")
 
     def __init__(
@@ -32,10 +34,10 @@ class Broker(ProcessMachine):
         self.settings = settings
         self.wires = wires
         self.ledger = ledger if ledger is not None else NoLedger()
-        self.overlay = Overlay(place, settings, wires, self.ledger, saved)
-        self.topics = Topics(settings, wires, self.overlay, self.ledger, saved)
-        self.overlay.topics = self.topics
-        self._of_the_tree = frozenset(self.overlay.packets)
+        self.tree = self.tree_type(place, settings, wires, self.ledger, saved)
+        self.topics = self.topics_type(settings, wires, self.tree, self.ledger, saved)
+        self.tree.topics = self.topics
+        self._of_the_tree = frozenset(self.tree.packets)
 
     def copy(self, wires: Wires | None = None, ledger: Ledger | None = None) -> Self:
         """An independent copy, in the same surroundings unless it is given others.
@@ -48,33 +50,33 @@ class Broker(ProcessMachine):
         return clone
 
     def on_start(self) -> None:
-        self.overlay.start()
+        self.tree.start()
 
     def on_opened(self, connection: Connection, peer: Peer) -> None:
-        self.overlay.opened(connection, peer)
+        self.tree.opened(connection, peer)
 
     def on_packets(self, connection: Connection, packets: Sequence[Packet]) -> None:
-        self.overlay.refresh()  # A process that stood still must not decide on a lease that has run out.
-        client = self.overlay.from_client(connection)
+        self.tree.refresh()  # A process that stood still must not decide on a lease that has run out.
+        client = self.tree.from_client(connection)
         for packet in packets:
             if type(packet) in self._of_the_tree:
-                self.overlay.receive(connection, packet)
+                self.tree.receive(connection, packet)
             else:
                 if client:
-                    self.overlay.check_client(connection, packet)
+                    self.tree.check_client(connection, packet)
                 self.topics.receive(connection, packet)
 
     def on_closed(self, connection: Connection, *, gone: bool, reason: str = "") -> None:  # noqa: ARG002
-        self.overlay.closed(connection, gone=gone)
+        self.tree.closed(connection, gone=gone)
 
     def on_timer(self, name: Hashable) -> None:
         assert isinstance(name, tuple)
-        self.overlay.refresh()
+        self.tree.refresh()
         if name[0] == "topics":
             self.topics.timer(name)
         else:
-            self.overlay.timer(name)
+            self.tree.timer(name)
 
     def on_turn_end(self) -> None:
         self.topics.turn_end()
-        self.overlay.turn_end()
+        self.tree.turn_end()

@@ -170,7 +170,7 @@ def test_score_prefers_the_near_broker_with_the_topics() -> None:
         lab.world.crash("b1")
         lab.settle()
         found[order] = lab.requests("b3")
-        rtt = lab.overlay("b3").pulse.rtt_ms
+        rtt = lab.overlay("b3").round_trips.rtt_ms
         if order == "score":
             assert rtt[NodeId("b0")] > 250 > rtt[NodeId("b2")]
 

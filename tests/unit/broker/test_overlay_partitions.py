@@ -179,15 +179,15 @@ def test_a_broker_that_forgot_its_promises_counts_again_when_a_majority_has_told
     lab.world.partition(["b4"], ["b1", "b2", "b3"])
     lab.world.start("b4")
     lab.run(1000)
-    assert lab.overlay("b4").recollection.forgetful
+    assert lab.overlay("b4").recovery.forgetful
 
     lab.world.crash("b4")
     lab.world.heal(1)
     lab.world.start("b4")
     lab.run(30)
 
-    assert not lab.overlay("b4").recollection.forgetful
-    assert lab.overlay("b4").election.promised == lab.overlay("b0").term[0]
+    assert not lab.overlay("b4").recovery.forgetful
+    assert lab.overlay("b4").terms.promised == lab.overlay("b0").term[0]
 
 
 def test_a_broker_that_can_ask_nobody_counts_again_after_a_while() -> None:
@@ -197,10 +197,10 @@ def test_a_broker_that_can_ask_nobody_counts_again_after_a_while() -> None:
     lab.world.start("b4")
 
     lab.run(2900)
-    assert lab.overlay("b4").recollection.forgetful
+    assert lab.overlay("b4").recovery.forgetful
     lab.run(500)
 
-    assert not lab.overlay("b4").recollection.forgetful
+    assert not lab.overlay("b4").recovery.forgetful
 
 
 def test_a_cluster_that_starts_without_any_memory_decides_at_once() -> None:

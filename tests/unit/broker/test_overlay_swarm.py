@@ -8,7 +8,7 @@ import pytest
 
 from ordercast.broker.tree.election import Election
 from ordercast.broker.tree.lease import Lease
-from ordercast.broker.tree.parenting import Host
+from ordercast.broker.tree.parenting import Parenting
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.overlay_packets import ParentRequest
@@ -46,15 +46,15 @@ def _fails_somewhere(run: Callable[[int], Lab], seeds: int, what: str) -> None:
 
 def test_without_the_root_check_there_are_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
     """F-REQ-5."""
-    asked = Host.asked
+    asked = Parenting.asked
 
-    def without_check(host: Host, line: Connection, node: NodeId, packet: ParentRequest) -> None:
-        if host.overlay.parent is None or host.overlay.parent_name == node:
-            asked(host, line, node, packet)
-        elif host._is_newest(node, packet):
-            host._accept(line, node, packet.request)
+    def without_check(parenting: Parenting, line: Connection, node: NodeId, packet: ParentRequest) -> None:
+        if parenting.state.parent is None or parenting.state.parent_name == node:
+            asked(parenting, line, node, packet)
+        elif parenting._is_newest(node, packet):
+            parenting._accept(line, node, packet.request)
 
-    monkeypatch.setattr(Host, "asked", without_check)
+    monkeypatch.setattr(Parenting, "asked", without_check)
     _fails_somewhere(excluded_run, 100, "a cycle")
 
 
@@ -62,7 +62,7 @@ def test_without_the_word_of_the_others_there_are_two_roots(monkeypatch: pytest.
     """F-ELE-2."""
 
     def proclaim(election: Election) -> None:
-        election._become_root(1 + max(election.overlay.term[0], election.promised))
+        election._become_root(1 + election.terms.highest)
 
     monkeypatch.setattr(Election, "start", proclaim)
     _fails_somewhere(excluded_run, 100, "two roots")

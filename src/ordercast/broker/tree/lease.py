@@ -8,32 +8,36 @@ election never decides at the same time as an old one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from ordercast.broker.ports import Term
-from ordercast.broker.tree.tree_state import MS, NO_TERM
+from ordercast.broker.tree.events import TreeEvents
+from ordercast.broker.tree.neighbours import Neighbours
+from ordercast.broker.tree.promise_recovery import PromiseRecovery
+from ordercast.broker.tree.terms import Terms
+from ordercast.broker.tree.tree_state import MS, NO_TERM, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Ping
 from ordercast.pubsub.overlay_packets import LeaseAck, NewTerm
-
-if TYPE_CHECKING:
-    from ordercast.broker.tree.tree import Overlay
 
 _BEATS = 3
 """A lease lasts so many beats."""
 
 
-class Lease(State):
+class Lease(TreePart):
     """Beats, answers and what follows from them. Idle unless partitions are possible."""
 
-    constant: ClassVar[tuple[str, ...]] = ("overlay", "active", "length_ns")
+    constant = (*TreePart.constant, "terms", "recovery", "neighbours", "events", "active", "length_ns")
 
-    def __init__(self, overlay: Overlay) -> None:
-        self.overlay = overlay
-        self.active = overlay.primary
-        self.length_ns = int(overlay.settings.lease_ms * MS)
+    def __init__(
+        self, state: TreeState, terms: Terms, recovery: PromiseRecovery, neighbours: Neighbours, events: TreeEvents
+    ) -> None:
+        super().__init__(state)
+        self.terms = terms
+        self.recovery = recovery
+        self.neighbours = neighbours
+        self.events = events
+        self.active = state.primary
+        self.length_ns = int(state.settings.lease_ms * MS)
         self.beat = 0
         self.until_ns = 0
         """A majority stands behind this root until then."""
@@ -54,52 +58,49 @@ class Lease(State):
             self._arm()
 
     def _arm(self) -> None:
-        self.overlay.wires.set_timer(("lease",), self.length_ns // _BEATS, background=True)
+        self.wires.set_timer(("lease",), self.length_ns // _BEATS, background=True)
 
     # -- the root ---------------------------------------------------------------------------------------------------
 
     def bootstrapped(self) -> None:
         """Nobody came before the first root: nobody's lease has to be waited for. Its majority does: it may be late."""
-        self._begin(int(self.overlay.settings.startup_grace_ms * MS), self.overlay.wires.now_ns)
+        self._begin(int(self.settings.startup_grace_ms * MS), self.wires.now_ns)
 
     def elected(self, claimed_ns: int, *, somebody_before: bool) -> None:
         """The promises of its majority count like answers to a beat sent with the claim."""
-        now = self.overlay.wires.now_ns
+        now = self.wires.now_ns
         # Without any earlier term in the memory of a majority there was no root, and so no lease.
         decides_from_ns = now + self.length_ns if somebody_before else now
-        patience_ns = self.length_ns + int(self.overlay.settings.request_ms * MS)
+        patience_ns = self.length_ns + int(self.settings.request_ms * MS)
         self._begin(patience_ns, decides_from_ns, claimed_ns + self.length_ns)
 
     def _begin(self, patience_ns: int, decides_from_ns: int, until_ns: int = 0) -> None:
-        overlay = self.overlay
         if not self.active:
-            overlay.decides = True
-            overlay.topics.may_decide()
+            self.state.may_decide(decides=True)
+            self.topics.may_decide()
             return
         self.beat = 0
         self._sent_ns = {}
         self._answered = {}
         self._to_answer = {}
-        self._patience_ns = overlay.wires.now_ns + patience_ns
+        self._patience_ns = self.wires.now_ns + patience_ns
         self._decides_from_ns = decides_from_ns
         self.until_ns = until_ns
         self._send_beat()
         self.refresh()
 
     def _send_beat(self) -> None:
-        overlay = self.overlay
         self.beat += 1
-        self._sent_ns[self.beat] = overlay.wires.now_ns
-        self._answered[overlay.node] = self.beat
-        packet = NewTerm(overlay.term, self.beat)
-        for child in overlay.children:
-            overlay.wires.send(child, packet)
+        self._sent_ns[self.beat] = self.wires.now_ns
+        self._answered[self.state.node] = self.beat
+        packet = NewTerm(self.state.term, self.beat)
+        for child in self.state.children:
+            self.wires.send(child, packet)
         self._confirm()
 
     def _confirm(self) -> None:
         """The newest beat that more than half of the directory has answered."""
-        overlay = self.overlay
-        beats = sorted((self._answered.get(node, 0) for node in overlay.directory), reverse=True)
+        beats = sorted((self._answered.get(node, 0) for node in self.state.directory), reverse=True)
         confirmed = beats[len(beats) // 2]
         if confirmed in self._sent_ns:
             self.until_ns = max(self.until_ns, self._sent_ns[confirmed] + self.length_ns)
@@ -108,34 +109,22 @@ class Lease(State):
 
     def refresh(self) -> None:
         """Look at the clock before anything else: a process that was stopped may wake up with its lease run out."""
-        overlay = self.overlay
-        if not self.active or not overlay.is_root:
+        if not self.active or not self.state.is_root:
             return
-        now = overlay.wires.now_ns
+        now = self.wires.now_ns
         decides = self._decides_from_ns <= now < self.until_ns
-        news, overlay.decides = decides and not overlay.decides, decides
+        news = self.state.may_decide(decides=decides)
         if now >= max(self.until_ns, self._patience_ns):
-            self.step_down("lease")
+            self.events.step_down("lease")
         elif news:
-            overlay.topics.may_decide()
+            self.topics.may_decide()
         elif not decides and now < self._decides_from_ns:
-            overlay.wires.set_timer(("decide",), self._decides_from_ns - now)
-
-    def step_down(self, why: str, hint: NodeId | None = None) -> None:
-        """SEEKING again, with its children."""
-        overlay = self.overlay
-        overlay.is_root = overlay.decides = False
-        overlay.seeker.begin(overlay.node, why)
-        overlay.joining.stepped_down()
-        overlay.topics.stepped_down()
-        overlay.seeker.hint = hint
-        overlay.seeker.seek()
+            self.wires.set_timer(("decide",), self._decides_from_ns - now)
 
     # -- everybody --------------------------------------------------------------------------------------------------
 
     def timer(self) -> None:
-        overlay = self.overlay
-        if overlay.is_root:
+        if self.state.is_root:
             self._send_beat()
             self.refresh()
         self._watch()
@@ -143,80 +132,74 @@ class Lease(State):
 
     def _watch(self) -> None:
         """A process that is stopped, or a machine that vanished, closes nothing: silence must do."""
-        overlay = self.overlay
-        now, last_look = overlay.wires.now_ns, self._looked_ns
+        now, last_look = self.wires.now_ns, self._looked_ns
         self._looked_ns = now
-        links = overlay.links()
+        links = self.state.links()
         stood_still = now - last_look > self.length_ns  # Then what others said meanwhile is still unread.
         heard = {link: now if stood_still else self._heard_ns.get(link, now) for link in links}
         self._heard_ns = heard
-        if overlay.parent is not None:
-            overlay.wires.send(overlay.parent, Ping(now))
+        if self.state.parent is not None:
+            self.wires.send(self.state.parent, Ping(now))
         for link in links:
-            patience_ns = self.length_ns if link == overlay.parent else 2 * self.length_ns
+            patience_ns = self.length_ns if link == self.state.parent else 2 * self.length_ns
             if now - heard[link] > patience_ns:
-                overlay.neighbours.close(link)
-                overlay.line_ended(link, gone=True)
+                self.neighbours.close(link)
+                self.events.line_ended(link, gone=True)
 
     def heard(self, link: Connection) -> None:
         if link in self._heard_ns:
-            self._heard_ns[link] = self.overlay.wires.now_ns
+            self._heard_ns[link] = self.wires.now_ns
 
     def hears_root(self, claimant: NodeId) -> bool:
         """It has it at first hand that there is a root: no claim is needed."""
-        overlay = self.overlay
-        if not self.active or overlay.parent_name != overlay.term[1] or claimant == overlay.parent_name:
+        if not self.active or self.state.parent_name != self.state.term[1] or claimant == self.state.parent_name:
             return False
-        return self._heard[0] == overlay.term and overlay.wires.now_ns - self._beat_ns < self.length_ns
+        return self._heard[0] == self.state.term and self.wires.now_ns - self._beat_ns < self.length_ns
 
     def greet(self, child: Connection) -> None:
         """A new child hears the newest beat at once: its answer may be the one that is missing."""
-        overlay = self.overlay
         if not self.active:
             return
-        if overlay.is_root and self.beat:
-            overlay.wires.send(child, NewTerm(overlay.term, self.beat))
-        elif not overlay.is_root and self._heard[0] == overlay.term:
-            overlay.wires.send(child, NewTerm(*self._heard))
+        if self.state.is_root and self.beat:
+            self.wires.send(child, NewTerm(self.state.term, self.beat))
+        elif not self.state.is_root and self._heard[0] == self.state.term:
+            self.wires.send(child, NewTerm(*self._heard))
 
     def new_term(self, line: Connection, packet: NewTerm) -> None:
         """O16: only from the parent. Answered only if nobody was promised a later term."""
-        overlay = self.overlay
-        if line != overlay.parent:
+        if line != self.state.parent:
             return
-        overlay.election.adopt(packet.term)
+        self.terms.adopt(packet.term)
         if packet.beat == 0:
             return
         self._heard = (packet.term, packet.beat)
-        self._beat_ns = overlay.wires.now_ns
-        for child in overlay.children:
-            overlay.wires.send(child, packet)
+        self._beat_ns = self.wires.now_ns
+        for child in self.state.children:
+            self.wires.send(child, packet)
         self.answer()
 
     def answer(self) -> None:
         """Stand behind the root of the newest beat, unless it may have promised somebody else to do so."""
-        overlay = self.overlay
-        heard = overlay.parent is not None and self._heard[0] == overlay.term
-        if heard and overlay.term[0] >= overlay.election.promised and not overlay.recollection.forgetful:
-            self._to_answer.setdefault(self._heard, set()).add(overlay.node)
+        heard = self.state.parent is not None and self._heard[0] == self.state.term
+        if heard and self.state.term[0] >= self.terms.promised and not self.recovery.forgetful:
+            self._to_answer.setdefault(self._heard, set()).add(self.state.node)
 
     def answers(self, line: Connection, packet: LeaseAck) -> None:
-        overlay = self.overlay
-        if line not in overlay.children:
+        if line not in self.state.children:
             return
-        if overlay.is_root and packet.term == overlay.term:
+        if self.state.is_root and packet.term == self.state.term:
             for node in packet.nodes:
                 self._answered[node] = max(self._answered.get(node, 0), packet.beat)
             self._confirm()
             self.refresh()
-        elif overlay.parent is not None:
+        elif self.state.parent is not None:
             self._to_answer.setdefault((packet.term, packet.beat), set()).update(packet.nodes)
 
     def turn_end(self) -> None:
         """All answers of a turn in one packet per beat."""
         if self._to_answer:
-            parent = self.overlay.parent
+            parent = self.state.parent
             if parent is not None:
                 for (term, beat), nodes in sorted(self._to_answer.items()):
-                    self.overlay.wires.send(parent, LeaseAck(term, beat, tuple(sorted(nodes))))
+                    self.wires.send(parent, LeaseAck(term, beat, tuple(sorted(nodes))))
             self._to_answer = {}

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from ordercast.broker.tree.tree_state import MS
+from ordercast.broker.tree.events import TreeEvents
+from ordercast.broker.tree.tree_state import MS, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer
-from ordercast.core.state import State
-
-if TYPE_CHECKING:
-    from ordercast.broker.tree.tree import Overlay
 
 
-class Neighbours(State):
+class Neighbours(TreePart):
     """Connections to brokers and clients. A link is one of them that parent and child have agreed on."""
 
-    constant: ClassVar[tuple[str, ...]] = ("overlay",)
-    ordered: ClassVar[tuple[str, ...]] = ("peers", "dialing")
+    constant = (*TreePart.constant, "events")
+    ordered = ("peers", "dialing")
 
-    def __init__(self, overlay: Overlay) -> None:
-        self.overlay = overlay
+    def __init__(self, state: TreeState, events: TreeEvents) -> None:
+        super().__init__(state)
+        self.events = events
         self.peers: dict[Connection, Peer] = {}
         """Everybody at the other end of an open connection."""
         self.dialing: dict[Connection, NodeId] = {}
@@ -40,25 +36,25 @@ class Neighbours(State):
 
     def to(self, node: NodeId) -> Connection:
         line = self.line_to(node)
-        return self.dial(self.overlay.directory[node], node) if line is None else self._used(line)
+        return self.dial(self.state.directory[node], node) if line is None else self._used(line)
 
     def dial(self, address: str, node: NodeId) -> Connection:
-        line = self.overlay.wires.open(address)
+        line = self.wires.open(address)
         self.dialing[line] = node
-        self._own[line] = self.overlay.wires.now_ns
+        self._own[line] = self.wires.now_ns
         return self._used(line)
 
     def say(self, node: NodeId, packet: Packet) -> Connection | None:
         """Send directly, outside the tree; None if the broker is unknown."""
-        if node not in self.overlay.directory:
+        if node not in self.state.directory:
             return None
         line = self.to(node)
-        self.overlay.wires.send(line, packet)
+        self.wires.send(line, packet)
         return line
 
     def _used(self, line: Connection) -> Connection:
         if line in self._own:
-            self._own[line] = self.overlay.wires.now_ns
+            self._own[line] = self.wires.now_ns
             if not self._sweeping:
                 self._sweeping = True
                 self._arm_sweep()
@@ -67,17 +63,17 @@ class Neighbours(State):
     def touched(self, line: Connection) -> None:
         """A packet arrived."""
         if line in self._own:
-            self._own[line] = self.overlay.wires.now_ns
+            self._own[line] = self.wires.now_ns
 
     def _arm_sweep(self) -> None:
-        self.overlay.wires.set_timer(("idle",), int(self.overlay.settings.request_ms * MS), background=True)
+        self.wires.set_timer(("idle",), int(self.settings.request_ms * MS), background=True)
 
     def sweep(self) -> None:
         """Close direct connections that nobody has used for `request_ms`."""
-        idle_since = self.overlay.wires.now_ns - int(self.overlay.settings.request_ms * MS)
-        links = set(self.overlay.links())
+        idle_since = self.wires.now_ns - int(self.settings.request_ms * MS)
+        links = set(self.state.links())
         for line, used in sorted(self._own.items()):
-            if line in self.peers and line not in links and used <= idle_since and not self.overlay.in_use(line):
+            if line in self.peers and line not in links and used <= idle_since and not self.events.in_use(line):
                 self.close(line)
         self._sweeping = any(line not in links for line in self._own)
         if self._sweeping:
@@ -86,7 +82,7 @@ class Neighbours(State):
     def close(self, line: Connection) -> None:
         """On purpose; its other end sees no death in it."""
         self._forget(line)
-        self.overlay.wires.close(line)
+        self.wires.close(line)
 
     def _forget(self, line: Connection) -> None:
         self.peers.pop(line, None)
@@ -104,20 +100,20 @@ class Neighbours(State):
         if expected and expected != name:
             # Somebody else listens there now: whoever was meant is not to be found.
             self.close(line)
-            self.overlay.unreachable.add(expected)
-            self.overlay.line_ended(line, gone=True)
+            self.state.unreachable.add(expected)
+            self.events.line_ended(line, gone=True)
             return
-        self.overlay.unreachable.discard(name)
+        self.state.unreachable.discard(name)
         self.learn_life(name, peer.life)
 
     def learn_life(self, node: NodeId, life: int) -> None:
         """O18, F-NET-2: a new life of a broker ends whatever was shared with an older one."""
-        if life <= self.overlay.lives.get(node, 0):
+        if life <= self.state.lives.get(node, 0):
             return
-        self.overlay.lives[node] = life
+        self.state.lives[node] = life
         for line in self._lines_of(node, below=life):
             self.close(line)
-            self.overlay.line_ended(line, gone=True)
+            self.events.line_ended(line, gone=True)
 
     def _lines_of(self, node: NodeId, below: int) -> list[Connection]:
         return [
@@ -132,26 +128,26 @@ class Neighbours(State):
         self._forget(line)
         if peer is None:
             if expected and gone:
-                self.overlay.unreachable.add(expected)
-            self.overlay.line_ended(line, gone=gone)
+                self.state.unreachable.add(expected)
+            self.events.line_ended(line, gone=gone)
         elif peer.kind == "client":
-            self.overlay.client_ended(line, gone=gone)
+            self.events.client_ended(line, gone=gone)
         else:
             self._broker_line_closed(line, peer, gone=gone)
 
     def _broker_line_closed(self, line: Connection, peer: Peer, *, gone: bool) -> None:
         name = NodeId(peer.name)
-        if not gone or peer.life < self.overlay.lives.get(name, 0):
-            self.overlay.line_ended(line, gone=gone)
+        if not gone or peer.life < self.state.lives.get(name, 0):
+            self.events.line_ended(line, gone=gone)
             return
         ended = [line]
-        if self.overlay.primary:
-            self.overlay.unreachable.add(name)  # Perhaps only out of reach: whatever else they share may go on.
+        if self.state.primary:
+            self.state.unreachable.add(name)  # Perhaps only out of reach: whatever else they share may go on.
         else:
             ended += self._lines_of(name, below=peer.life + 1)
-        was_neighbour = any(end in self.overlay.links() for end in ended)
-        self.overlay.notices.found_dead(name, peer.life, neighbour=was_neighbour, lines=ended)
+        was_neighbour = any(end in self.state.links() for end in ended)
+        self.events.found_dead(name, peer.life, neighbour=was_neighbour, lines=ended)
         for end in ended[1:]:
             self.close(end)
         for end in ended:
-            self.overlay.line_ended(end, gone=True)
+            self.events.line_ended(end, gone=True)

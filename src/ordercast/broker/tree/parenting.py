@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import NamedTuple
 
-from ordercast.broker.tree.tree_state import NOBODY
+from ordercast.broker.tree.joining import Joining
+from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.neighbours import Neighbours
+from ordercast.broker.tree.notices import Notices
+from ordercast.broker.tree.tree_state import NOBODY, TreePart, TreeState
+from ordercast.broker.tree.views import Views
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import Bye, ParentRequest, ParentResponse, Rank, RootCheck, RootCheckReply
-
-if TYPE_CHECKING:
-    from ordercast.broker.tree.tree import Overlay
 
 
 class Asked(NamedTuple):
@@ -21,13 +22,20 @@ class Asked(NamedTuple):
     break_degree: bool
 
 
-class Host(State):
+class Parenting(TreePart):
     """The children, and those who want to be."""
 
-    constant: ClassVar[tuple[str, ...]] = ("overlay",)
+    constant = (*TreePart.constant, "neighbours", "notices", "views", "joining", "lease")
 
-    def __init__(self, overlay: Overlay) -> None:
-        self.overlay = overlay
+    def __init__(
+        self, state: TreeState, neighbours: Neighbours, notices: Notices, views: Views, joining: Joining, lease: Lease
+    ) -> None:
+        super().__init__(state)
+        self.neighbours = neighbours
+        self.notices = notices
+        self.views = views
+        self.joining = joining
+        self.lease = lease
         self._checks: dict[tuple[NodeId, int], Asked] = {}
         self._accepted: dict[Connection, int] = {}
         """The request that made a child of the other end."""
@@ -38,29 +46,28 @@ class Host(State):
     # -- O6 ---------------------------------------------------------------------------------------------------------
 
     def asked(self, line: Connection, node: NodeId, packet: ParentRequest) -> None:
-        overlay = self.overlay
         if not self._is_newest(node, packet):
             return
-        if overlay.seeking:
-            self._refuse(line, packet.request, "DETACHED", overlay.node, overlay.rank)
-        elif overlay.leaving or not overlay.member:
+        if self.state.seeking:
+            self._refuse(line, packet.request, "DETACHED", self.state.node, self.state.rank)
+        elif self.state.leaving or not self.state.member:
             self._refuse(line, packet.request, "LEAVING")
-        elif overlay.parent_name == node:
+        elif self.state.parent_name == node:
             self._refuse(line, packet.request, "CYCLE")
-        elif not packet.break_degree and overlay.residual <= 0:
+        elif not packet.break_degree and self.state.residual <= 0:
             self._refuse(line, packet.request, "DEGREE")
-        elif not packet.break_degree and not overlay.is_root and not all(map(overlay.topics.has, packet.topics)):
+        elif not packet.break_degree and not self.state.is_root and not all(map(self.topics.has, packet.topics)):
             self._refuse(line, packet.request, "TOPIC")
-        elif overlay.is_root:
+        elif self.state.is_root:
             self._accept(line, node, packet.request)
         else:
-            assert overlay.parent is not None
+            assert self.state.parent is not None
             self._checks[(node, packet.request)] = Asked(line, packet.break_degree)
-            overlay.wires.send(overlay.parent, RootCheck(packet.request, node, overlay.node))
+            self.wires.send(self.state.parent, RootCheck(packet.request, node, self.state.node))
 
     def _is_newest(self, node: NodeId, packet: ParentRequest) -> bool:
         """Whoever asks is SEEKING: an older link to it is over. A request that a newer one has overtaken is void."""
-        link = self.overlay.child_link(node)
+        link = self.state.child_link(node)
         if link is not None and self._accepted[link] >= packet.request:
             return False
         for other, number in sorted(self._checks):
@@ -75,43 +82,41 @@ class Host(State):
     def _refuse(
         self, line: Connection, request: int, reason: str, top: NodeId = NOBODY, rank: Rank = (0, NOBODY)
     ) -> None:
-        self.overlay.wires.send(line, ParentResponse(request, False, self.overlay.term, reason, top, rank))
+        self.wires.send(line, ParentResponse(request, False, self.state.term, reason, top, rank))
 
     # -- O7, O8 -----------------------------------------------------------------------------------------------------
 
     def check(self, line: Connection, packet: RootCheck) -> None:
         """O7. A check that is lost costs the requester one timeout."""
-        overlay = self.overlay
-        if line not in overlay.children:
+        if line not in self.state.children:
             return
-        if packet.requester == overlay.node:
+        if packet.requester == self.state.node:
             verdict = "CYCLE"
-        elif overlay.is_root:
+        elif self.state.is_root:
             verdict = "ANCHORED"
-        elif overlay.seeking:
+        elif self.state.seeking:
             verdict = "DETACHED"
         else:
-            assert overlay.parent is not None
-            overlay.wires.send(overlay.parent, packet)
+            assert self.state.parent is not None
+            self.wires.send(self.state.parent, packet)
             return
-        reply = RootCheckReply(packet.request, packet.requester, verdict, overlay.node, overlay.rank)
-        overlay.neighbours.say(packet.asker, reply)
+        reply = RootCheckReply(packet.request, packet.requester, verdict, self.state.node, self.state.rank)
+        self.neighbours.say(packet.asker, reply)
 
     def checked(self, packet: RootCheckReply) -> None:
         """O8."""
         asked = self._checks.pop((packet.requester, packet.request), None)
-        overlay = self.overlay
         if asked is None:
             return
         if packet.verdict != "ANCHORED":
             self._refuse(asked.line, packet.request, packet.verdict, packet.top, packet.rank)
-        elif overlay.seeking:
-            self._refuse(asked.line, packet.request, "DETACHED", overlay.node, overlay.rank)
-        elif overlay.parent_name == packet.requester:
+        elif self.state.seeking:
+            self._refuse(asked.line, packet.request, "DETACHED", self.state.node, self.state.rank)
+        elif self.state.parent_name == packet.requester:
             self._refuse(asked.line, packet.request, "CYCLE")
-        elif overlay.leaving:
+        elif self.state.leaving:
             self._refuse(asked.line, packet.request, "LEAVING")
-        elif not asked.break_degree and overlay.residual <= 0:
+        elif not asked.break_degree and self.state.residual <= 0:
             self._refuse(asked.line, packet.request, "DEGREE")
         else:
             self._accept(asked.line, packet.requester, packet.request)
@@ -120,21 +125,20 @@ class Host(State):
         """The checks went up a link that is gone: whoever waits for them need not wait for its timer."""
         checks, self._checks = self._checks, {}
         for (_, request), asked in checks.items():
-            self._refuse(asked.line, request, "DETACHED", self.overlay.node, self.overlay.rank)
+            self._refuse(asked.line, request, "DETACHED", self.state.node, self.state.rank)
 
     # -- O9, O11 ----------------------------------------------------------------------------------------------------
 
     def _accept(self, line: Connection, node: NodeId, request: int) -> None:
-        overlay = self.overlay
-        if overlay.residual <= 0:
-            overlay.wires.count("broke_degree")
-        overlay.children[line] = node
+        if self.state.residual <= 0:
+            self.wires.count("broke_degree")
+        self.state.children[line] = node
         self._accepted[line] = request
-        overlay.wires.send(line, ParentResponse(request, True, overlay.term))
-        overlay.lease.greet(line)
-        overlay.joining.greet(line)
-        overlay.topics.child_added(line)
-        overlay.notices.accepted(line, node, overlay.neighbours.peers[line].life)
+        self.wires.send(line, ParentResponse(request, True, self.state.term))
+        self.lease.greet(line)
+        self.joining.greet(line)
+        self.topics.child_added(line)
+        self.notices.accepted(line, node, self.neighbours.peers[line].life)
 
     def bye(self, line: Connection, packet: Bye) -> None:
         """O11: F-REQ-4: only if it is the request that was accepted."""
@@ -143,13 +147,13 @@ class Host(State):
 
     def drop(self, link: Connection) -> None:
         """O2.4: a child is no longer one."""
-        del self.overlay.children[link]
+        del self.state.children[link]
         del self._accepted[link]
-        self.overlay.views.forget(link)
-        self.overlay.topics.child_lost(link)
+        self.views.forget(link)
+        self.topics.child_lost(link)
 
     def line_ended(self, line: Connection) -> None:
         for key in [key for key, asked in self._checks.items() if asked.line == line]:
             del self._checks[key]
-        if line in self.overlay.children:
+        if line in self.state.children:
             self.drop(line)

@@ -10,26 +10,28 @@ has had a lease's time to make itself known. A broker with a data directory reme
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from ordercast.broker.tree.tree_state import MS
+from ordercast.broker.tree.events import TreeEvents
+from ordercast.broker.tree.neighbours import Neighbours
+from ordercast.broker.tree.terms import Terms
+from ordercast.broker.tree.tree_state import MS, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.overlay_packets import Recall, Recalled
 
-if TYPE_CHECKING:
-    from ordercast.broker.tree.tree import Overlay
 
-
-class Recollection(State):
+class PromiseRecovery(TreePart):
     """Who has told what it remembers."""
 
-    constant: ClassVar[tuple[str, ...]] = ("overlay",)
+    constant = (*TreePart.constant, "terms", "neighbours", "events")
 
-    def __init__(self, overlay: Overlay, *, remembers: bool) -> None:
-        self.overlay = overlay
-        self._remembers = remembers or not overlay.primary
+    def __init__(
+        self, state: TreeState, terms: Terms, neighbours: Neighbours, events: TreeEvents, *, remembers: bool
+    ) -> None:
+        super().__init__(state)
+        self.terms = terms
+        self.neighbours = neighbours
+        self.events = events
+        self._remembers = remembers or not self.state.primary
         self._until_ns = 0
         self._from_memory: set[NodeId] = set()
         self._answered: set[NodeId] = set()
@@ -41,39 +43,35 @@ class Recollection(State):
 
     def start(self) -> None:
         if self.forgetful:
-            settings = self.overlay.settings
-            self._until_ns = self.overlay.wires.now_ns + int((settings.request_ms + settings.lease_ms) * MS)
+            settings = self.settings
+            self._until_ns = self.wires.now_ns + int((settings.request_ms + settings.lease_ms) * MS)
             self.ask()
 
     def ask(self) -> None:
         """Until it knows enough, again and again: others may still be starting."""
-        overlay = self.overlay
         self._check()
         if self._remembers:
             return
-        for node in overlay.others():
+        for node in self.state.others():
             if node not in self._answered:
-                overlay.neighbours.say(node, Recall())
-        overlay.wires.set_timer(("recall",), overlay.draw_retry_ns())
+                self.neighbours.say(node, Recall())
+        self.wires.set_timer(("recall",), self.state.draw_retry_ns())
 
     def asked(self, line: Connection) -> None:
-        overlay = self.overlay
-        highest = max(overlay.term[0], overlay.election.promised)
-        overlay.wires.send(line, Recalled(highest, self.forgetful))
+        self.wires.send(line, Recalled(self.terms.highest, self.forgetful))
 
     def answered(self, node: NodeId, packet: Recalled) -> None:
         if self._remembers:
             return
-        self.overlay.election.learn_of(packet.highest)
+        self.terms.learn_of(packet.highest)
         self._answered.add(node)
         if not packet.forgetful:
             self._from_memory.add(node)
         self._check()
 
     def _check(self) -> None:
-        overlay = self.overlay
-        everybody = self._answered >= set(overlay.others())
-        if everybody or overlay.is_majority(self._from_memory) or overlay.wires.now_ns >= self._until_ns:
+        everybody = self._answered >= set(self.state.others())
+        if everybody or self.state.is_majority(self._from_memory) or self.wires.now_ns >= self._until_ns:
             self._remembers = True
-            overlay.wires.cancel_timer(("recall",))
-            overlay.lease.answer()
+            self.wires.cancel_timer(("recall",))
+            self.events.remembers()

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
-from ordercast.broker.tree.tree_state import MS
+from ordercast.broker.tree.neighbours import Neighbours
+from ordercast.broker.tree.tree_state import MS, TreePart, TreeState
 from ordercast.core.ids import NodeId
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Ping, Pong
-
-if TYPE_CHECKING:
-    from ordercast.broker.tree.tree import Overlay
 
 _PERIOD_NS = 5000 * MS
 _SMOOTHING = 0.125
 """The weight of the newest round trip."""
 
 
-class Pulse(State):
+class RoundTrips(TreePart):
     """Measures only when the order of candidates depends on it."""
 
-    constant: ClassVar[tuple[str, ...]] = ("overlay",)
+    constant = (*TreePart.constant, "neighbours")
 
-    def __init__(self, overlay: Overlay) -> None:
-        self.overlay = overlay
+    def __init__(self, state: TreeState, neighbours: Neighbours) -> None:
+        super().__init__(state)
+        self.neighbours = neighbours
         self.rtt_ms: dict[NodeId, float] = {}
 
     def start(self) -> None:
-        if self.overlay.settings.view_order == "score":
-            self.overlay.wires.set_timer(("pulse",), _PERIOD_NS, background=True)
+        if self.settings.view_order == "score":
+            self.wires.set_timer(("pulse",), _PERIOD_NS, background=True)
 
     def timer(self) -> None:
         """Ping everybody in view."""
-        overlay = self.overlay
-        for entry in overlay.view:
-            overlay.neighbours.say(NodeId(entry.node), Ping(overlay.wires.now_ns))
+        for entry in self.state.view:
+            self.neighbours.say(NodeId(entry.node), Ping(self.wires.now_ns))
         self.start()
 
     def pong(self, node: NodeId, packet: Pong) -> None:
-        rtt_ms = (self.overlay.wires.now_ns - packet.at) / MS
+        rtt_ms = (self.wires.now_ns - packet.at) / MS
         smooth = self.rtt_ms.get(node, rtt_ms)
         self.rtt_ms[node] = smooth + _SMOOTHING * (rtt_ms - smooth)

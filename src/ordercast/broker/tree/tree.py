@@ -1,4 +1,4 @@
-"""The overlay half of a broker: it keeps the tree (O, PC and J rules). Its parts share one Standing."""
+"""The tree half of a broker: who is its parent, who are its children, and who is root (O, PC and J rules)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any, ClassVar
 
 from ordercast.broker.packet_checks import check
 from ordercast.broker.place import Ledger, Place, Saved
+from ordercast.broker.tree.claim import Claim
 from ordercast.broker.tree.election import Election
 from ordercast.broker.tree.joining import Joining
 from ordercast.broker.tree.lease import Lease
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
-from ordercast.broker.tree.parenting import Host
-from ordercast.broker.tree.promise_recovery import Recollection
-from ordercast.broker.tree.rtt import Pulse
+from ordercast.broker.tree.parenting import Parenting
+from ordercast.broker.tree.promise_recovery import PromiseRecovery
+from ordercast.broker.tree.rtt import RoundTrips
 from ordercast.broker.tree.seeking import Seeker
-from ordercast.broker.tree.tree_state import MS, Standing, natural
+from ordercast.broker.tree.terms import Terms
+from ordercast.broker.tree.tree_state import MS, TreeState, natural
 from ordercast.broker.tree.views import Views
 from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
@@ -55,27 +57,43 @@ _FOR_CLIENTS = frozenset(CLIENT_PACKETS)
 Handler = Callable[[Connection, NodeId, Any], None]
 
 
-class Overlay(Standing):
-    """Who is next to whom. Everything that happens to a broker's connections passes through here."""
+class Tree(TreeState):
+    """Who is next to whom. Everything that happens to a broker's connections passes through here.
 
-    constant: ClassVar[tuple[str, ...]] = (*Standing.constant, "topics", "_handlers", "_timers")
+    A part knows those that it is given, which were made before it; what happens to it and concerns others it tells
+    as one of the `TreeEvents`, which this class hands on.
+    """
+
+    constant = (*TreeState.constant, "_handlers", "_timers")
     packets: ClassVar[tuple[type[Packet], ...]] = (*OVERLAY_PACKETS, Attach, Ping, Pong)
+    lease_type: ClassVar[type[Lease]] = Lease
+    parenting_type: ClassVar[type[Parenting]] = Parenting
+    election_type: ClassVar[type[Election]] = Election
 
     def __init__(
         self, place: Place, settings: BrokerSettings, wires: Wires, ledger: Ledger, saved: Saved | None
     ) -> None:
         super().__init__(place, settings, wires, ledger, saved)
         number = saved.term_number if saved is not None else 0
-        self.neighbours = Neighbours(self)
-        self.notices = Notices(self)
+        self.neighbours = Neighbours(self, self)
+        self.notices = Notices(self, self.neighbours, self)
         self.views = Views(self)
-        self.pulse = Pulse(self)
-        self.joining = Joining(self)
-        self.lease = Lease(self)
-        self.recollection = Recollection(self, remembers=place.life == 0 or number > 0)
-        self.election = Election(self, number)
-        self.host = Host(self)
-        self.seeker = Seeker(self)
+        self.round_trips = RoundTrips(self, self.neighbours)
+        self.joining = Joining(self, self.neighbours, self.notices, self)
+        self.terms = Terms(self, self.joining, number)
+        remembers = place.life == 0 or number > 0
+        self.recovery = PromiseRecovery(self, self.terms, self.neighbours, self, remembers=remembers)
+        self.lease = self.lease_type(self, self.terms, self.recovery, self.neighbours, self)
+        self.parenting = self.parenting_type(self, self.neighbours, self.notices, self.views, self.joining, self.lease)
+        self.claim = Claim(self)
+        self.seeker = Seeker(
+            self, self.terms, self.recovery, self.claim, self.neighbours, self.notices, self.joining, self.parenting,
+            self.round_trips,
+        )  # fmt: skip
+        self.election = self.seeker.election = self.election_type(
+            self, self.terms, self.recovery, self.claim, self.neighbours, self.joining, self.lease, self.parenting,
+            self.seeker,
+        )  # fmt: skip
         self._handlers = self._routes()
         self._timers: dict[object, Callable[[], None]] = {
             "idle": self.neighbours.sweep,
@@ -85,17 +103,17 @@ class Overlay(Standing):
             "lease": self.lease.timer,
             "decide": self.lease.refresh,
             "join": self.joining.ask,
-            "recall": self.recollection.ask,
-            "pulse": self.pulse.timer,
+            "recall": self.recovery.ask,
+            "pulse": self.round_trips.timer,
         }
 
     def _routes(self) -> dict[type[Packet], Handler]:
         return {
-            ParentRequest: self.host.asked,
+            ParentRequest: self.parenting.asked,
             ParentResponse: lambda line, _, packet: self.seeker.answered(line, packet),
-            RootCheck: lambda line, _, packet: self.host.check(line, packet),
-            RootCheckReply: lambda _, __, packet: self.host.checked(packet),
-            Bye: lambda line, _, packet: self.host.bye(line, packet),
+            RootCheck: lambda line, _, packet: self.parenting.check(line, packet),
+            RootCheckReply: lambda _, __, packet: self.parenting.checked(packet),
+            Bye: lambda line, _, packet: self.parenting.bye(line, packet),
             RootElection: self.election.claimed,
             RootElectionReply: lambda _, node, packet: self.election.replied(node, packet),
             RootAnnounce: lambda _, node, packet: self.election.announced(node, packet),
@@ -112,9 +130,9 @@ class Overlay(Standing):
             DirectoryAck: lambda line, _, packet: self.joining.recorded(line, packet),
             Welcome: lambda _, __, packet: self.joining.welcomed(packet),
             Farewell: lambda _, __, ___: self.joining.dismissed(),
-            Recall: lambda line, _, __: self.recollection.asked(line),
-            Recalled: lambda _, node, packet: self.recollection.answered(node, packet),
-            Pong: lambda _, node, packet: self.pulse.pong(node, packet),
+            Recall: lambda line, _, __: self.recovery.asked(line),
+            Recalled: lambda _, node, packet: self.recovery.answered(node, packet),
+            Pong: lambda _, node, packet: self.round_trips.pong(node, packet),
         }
 
     # -- events -----------------------------------------------------------------------------------------------------
@@ -122,8 +140,8 @@ class Overlay(Standing):
     def start(self) -> None:
         """O1."""
         self.lease.start()
-        self.recollection.start()
-        self.pulse.start()
+        self.recovery.start()
+        self.round_trips.start()
         if self.place.parent is None and self.life == 0 and not self.place.seeds:
             self.election.bootstrap()
             return
@@ -131,7 +149,7 @@ class Overlay(Standing):
         self.seeker.patient_until_ns = patient_until_ns
         if self.life == 0 and self.member:
             self.seeker.insists_until_ns = patient_until_ns
-        if self.election.promised == 0:
+        if self.terms.promised == 0:
             self.claims_from_ns = patient_until_ns
         self.seeker.seek()
 
@@ -197,22 +215,18 @@ class Overlay(Standing):
         """J3: leave the tree; `left` becomes true when nobody counts on this broker any more."""
         self.joining.leave()
 
-    def stop(self) -> None:
-        """It has left: nothing concerns it any more."""
+    def stopped(self) -> None:
         for name in self._timers:
             self.wires.cancel_timer((name,))
         for line in [*self.neighbours.peers, *self.neighbours.dialing]:
             self.neighbours.close(line)
-        self.children.clear()
-        self.clients.clear()
-        self.parent = self.parent_name = None
-        self.seeking = True
+        self.stop()
 
     # -- what the parts tell each other -----------------------------------------------------------------------------
 
     def line_ended(self, line: Connection, *, gone: bool) -> None:
         """O2.4 to O2.6: whatever was going on there is over."""
-        self.host.line_ended(line)
+        self.parenting.line_ended(line)
         self.election.line_ended(line, gone=gone)
         self.seeker.line_ended(line, gone=gone)
         if line == self.parent:
@@ -221,7 +235,22 @@ class Overlay(Standing):
 
     def in_use(self, line: Connection) -> bool:
         """A conversation is going on there."""
-        return line == self.seeker.line or self.host.uses(line) or self.election.awaits(line)
+        return line == self.seeker.line or self.parenting.uses(line) or self.claim.awaits(line)
+
+    def found_dead(self, node: NodeId, life: int, *, neighbour: bool, lines: list[Connection]) -> None:
+        self.notices.found_dead(node, life, neighbour=neighbour, lines=lines)
+
+    def somebody_died(self) -> None:
+        self.joining.somebody_died()
+
+    def broker_is_up(self, node: NodeId) -> None:
+        self.seeker.broker_is_up(node)
+
+    def remembers(self) -> None:
+        self.lease.answer()
+
+    def step_down(self, why: str, hint: NodeId | None = None) -> None:
+        self.seeker.step_down(why, hint)
 
     def _handed_over(self, line: Connection, _: NodeId, packet: Handover) -> None:
         if line == self.parent:

@@ -1,4 +1,4 @@
-"""What a broker knows of the tree and of its own place in it. The parts of the overlay share one of these."""
+"""What a broker knows of the tree and of its own place in it. The parts of the tree half share one of these."""
 
 from __future__ import annotations
 
@@ -35,10 +35,20 @@ def better(rank: Rank, other: Rank) -> bool:
     return (rank[0], natural(rank[1])) < (other[0], natural(other[1]))
 
 
-class Standing(State):
-    """Role, term, neighbours, and who is believed to be where."""
+class TreeState(State):
+    """Role, term, neighbours, and who is believed to be where. Its role changes by the methods below alone."""
 
-    constant: ClassVar[tuple[str, ...]] = ("place", "settings", "wires", "ledger", "node", "life", "primary", "_salt")
+    constant: ClassVar[tuple[str, ...]] = (
+        "place",
+        "settings",
+        "wires",
+        "ledger",
+        "topics",
+        "node",
+        "life",
+        "primary",
+        "_salt",
+    )
 
     topics: TopicsPort
 
@@ -76,8 +86,54 @@ class Standing(State):
         self.unreachable: set[NodeId] = set()
         """Nobody answered there; forgotten as soon as somebody does."""
         self.frozen_residual = settings.total_degree
+        self.accepted_request = 0
+        """The request by which the parent has taken this broker; 0 for a root."""
         self._salt = salt(0, "retry", place.node)
         self._draws = 0
+
+    # Changes of its role
+
+    def seek(self) -> None:
+        """SEEKING, with a rank that stays."""
+        self.seeking = True
+        self.frozen_residual = self.residual
+
+    def attach(self, line: Connection, node: NodeId, request: int) -> None:
+        self.seeking = False
+        self.parent, self.parent_name, self.accepted_request = line, node, request
+
+    def detach(self) -> None:
+        self.parent = self.parent_name = None
+
+    def reign(self) -> None:
+        """ROOT. Nobody is above it; what its last parent said of the neighbourhood is of another tree (O17)."""
+        self.seeking, self.is_root = False, True
+        self.accepted_request = 0
+        self.view = ()
+
+    def abdicate(self) -> None:
+        self.is_root = self.decides = False
+
+    def stop(self) -> None:
+        """It has left: nothing concerns it any more."""
+        self.children.clear()
+        self.clients.clear()
+        self.detach()
+        self.seeking = True
+
+    def enter(self, term: Term) -> None:
+        self.term = term
+
+    def may_decide(self, *, decides: bool) -> bool:
+        """Whether it may decide from now on; gives whether it could not before."""
+        news, self.decides = decides and not self.decides, decides
+        return news
+
+    def knows_of_a_tree(self) -> None:
+        """Nothing has to be waited for before it may claim."""
+        self.claims_from_ns = 0
+
+    # What follows
 
     @property
     def residual(self) -> int:
@@ -118,3 +174,18 @@ class Standing(State):
         self._draws += 1
         factor = 0.5 + unit(mix(self._salt, self.life, self._draws))
         return int(self.settings.retry_ms * factor * MS)
+
+
+class TreePart(State):
+    """Base of the parts: each has a share of the rules, and besides the shared state only what these rules remember."""
+
+    constant: ClassVar[tuple[str, ...]] = ("state", "settings", "wires")
+
+    def __init__(self, state: TreeState) -> None:
+        self.state = state
+        self.settings = state.settings
+        self.wires = state.wires
+
+    @property
+    def topics(self) -> TopicsPort:
+        return self.state.topics

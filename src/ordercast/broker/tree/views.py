@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
+from ordercast.broker.tree.tree_state import TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Neighbour, View
 from ordercast.pubsub.overlay_packets import About, TreeView
-
-if TYPE_CHECKING:
-    from ordercast.broker.tree.tree import Overlay
 
 _NOTHING = About((), 0, "")
 
 
-class Views(State):
+class Views(TreePart):
     """Snapshots, sent whenever they differ from the last one."""
 
-    constant: ClassVar[tuple[str, ...]] = ("overlay",)
-
-    def __init__(self, overlay: Overlay) -> None:
-        self.overlay = overlay
+    def __init__(self, state: TreeState) -> None:
+        super().__init__(state)
         self._sent: dict[Connection, TreeView | View] = {}
         self._about: dict[NodeId, About] = {}
         """What neighbours say of themselves, for `score`."""
@@ -35,70 +28,66 @@ class Views(State):
         self._said.pop(line, None)
 
     def received(self, line: Connection, packet: TreeView) -> None:
-        if line == self.overlay.parent:
-            self.overlay.view = packet.neighbours
+        if line == self.state.parent:
+            self.state.view = packet.neighbours
 
     def learned(self, line: Connection, node: NodeId, packet: About) -> None:
-        if line in self.overlay.links():
+        if line in self.state.links():
             self._about[node] = packet
 
     def turn_end(self) -> None:
         """F-VIEW-2: any change of the neighbourhood or of the own view is pushed, complete."""
-        overlay = self.overlay
         if not self.stale:
             return
         self.stale = False
-        for child, node in overlay.children.items():
+        for child, node in self.state.children.items():
             self._push(child, TreeView(self._for_child(node)))
-        if overlay.clients:
+        if self.state.clients:
             view = self.for_client()
-            for client in overlay.clients:
+            for client in self.state.clients:
                 self._push(client, view)
-        if overlay.settings.view_order == "score":
+        if self.settings.view_order == "score":
             self._introduce()
 
     def _push(self, line: Connection, view: TreeView | View) -> None:
         if self._sent.get(line) != view:
             self._sent[line] = view
-            self.overlay.wires.send(line, view)
+            self.wires.send(line, view)
 
     def _introduce(self) -> None:
-        overlay = self.overlay
-        about = About(overlay.topics.names(), overlay.residual, overlay.settings.region)
-        for link in overlay.links():
+        about = About(self.topics.names(), self.state.residual, self.settings.region)
+        for link in self.state.links():
             if self._said.get(link) != about:
                 self._said[link] = about
-                overlay.wires.send(link, about)
+                self.wires.send(link, about)
 
     def _neighbour(self, node: NodeId, hops: int, kind: str) -> Neighbour:
         about = self._about.get(node, _NOTHING)
-        address = self.overlay.directory.get(node, "")
+        address = self.state.directory.get(node, "")
         return Neighbour(node, address, hops, kind, about.topics, about.residual, about.region)
 
     def _own_view(self) -> list[Neighbour]:
         """E3: without those who are believed dead."""
-        return [entry for entry in self.overlay.view if not self.overlay.believed_dead(NodeId(entry.node))]
+        return [entry for entry in self.state.view if not self.state.believed_dead(NodeId(entry.node))]
 
     def _for_child(self, child: NodeId) -> tuple[Neighbour, ...]:
-        overlay = self.overlay
         seen = []
-        if overlay.parent_name is not None:
-            seen.append(self._neighbour(overlay.parent_name, 2, "ancestor"))
-        seen += [self._neighbour(other, 2, "sibling") for other in overlay.children.values() if other != child]
+        if self.state.parent_name is not None:
+            seen.append(self._neighbour(self.state.parent_name, 2, "ancestor"))
+        seen += [self._neighbour(other, 2, "sibling") for other in self.state.children.values() if other != child]
         for entry in self._own_view():
-            if entry.hops < overlay.settings.max_hops:
+            if entry.hops < self.settings.max_hops:
                 kind = "ancestor" if entry.kind == "ancestor" else "uncle"
                 seen.append(_farther(entry, kind))
         return tuple(seen)
 
     def for_client(self) -> View:
-        overlay = self.overlay
         seen = []
-        if overlay.parent_name is not None:
-            seen.append(self._neighbour(overlay.parent_name, 2, "parent"))
-        seen += [self._neighbour(child, 2, "child") for child in overlay.children.values()]
+        if self.state.parent_name is not None:
+            seen.append(self._neighbour(self.state.parent_name, 2, "parent"))
+        seen += [self._neighbour(child, 2, "child") for child in self.state.children.values()]
         seen += [_farther(entry, entry.kind) for entry in self._own_view()]
-        return View(tuple(seen), tuple(sorted(overlay.directory.items())))
+        return View(tuple(seen), tuple(sorted(self.state.directory.items())))
 
     def greet(self, client: Connection) -> None:
         """M1: the answer to Attach."""

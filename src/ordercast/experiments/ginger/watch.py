@@ -127,7 +127,7 @@ class Watch:
             and entry.number > max(base.get(entry.origin, 0), node.base.get(entry.origin, 0))
         ]
         ids = [entry.id for entry in self._sent.get(channel, [])]
-        upwards = broker.overlay.parent_name == target
+        upwards = broker.tree.parent_name == target
         self.exchanges.append(Exchange(source, target, topic, self.world.clock.now, upwards, ids, ids == lacking))
 
     # Clients

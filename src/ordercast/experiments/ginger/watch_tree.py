@@ -104,7 +104,7 @@ class TreeWatch:
 
     def handled(self, name: str, broker: Broker) -> None:
         """E1, E4: an event has just been handled there."""
-        overlay = broker.overlay
+        overlay = broker.tree
         told = self._told.pop(name, set())
         now = (overlay.parent_name, frozenset(overlay.children.values()))
         before = self._neighbours.get(name, (None, frozenset()))
@@ -125,7 +125,7 @@ class TreeWatch:
     def views(self) -> dict[str, SeenView]:
         """What each living broker sees now."""
         return {
-            name: {entry.node: (entry.hops, entry.kind) for entry in broker.overlay.view}
+            name: {entry.node: (entry.hops, entry.kind) for entry in broker.tree.view}
             for name, broker in self._world.brokers().items()
         }
 
@@ -143,10 +143,10 @@ class TreeWatch:
         return {name: _expected(brokers, name) for name in brokers}
 
     def residuals(self) -> dict[str, int]:
-        return {name: broker.overlay.residual for name, broker in self._world.brokers().items()}
+        return {name: broker.tree.residual for name, broker in self._world.brokers().items()}
 
     def roots(self) -> list[str]:
-        return [name for name, broker in self._world.brokers().items() if broker.overlay.is_root]
+        return [name for name, broker in self._world.brokers().items() if broker.tree.is_root]
 
     def unattached(self) -> list[str]:
         """Living brokers that are neither the root nor somebody's child."""
@@ -154,7 +154,7 @@ class TreeWatch:
         return [
             name
             for name, broker in brokers.items()
-            if not broker.overlay.is_root and broker.overlay.parent_name not in brokers
+            if not broker.tree.is_root and broker.tree.parent_name not in brokers
         ]
 
     def of(self, asker: str) -> list[Request]:
@@ -163,9 +163,9 @@ class TreeWatch:
 
 def _expected(brokers: Mapping[NodeId, Broker], name: NodeId) -> SeenView:
     seen: SeenView = {}
-    below, above, hops = name, brokers[name].overlay.parent_name, 2
+    below, above, hops = name, brokers[name].tree.parent_name, 2
     while above is not None and above in brokers and hops <= MAX_HOPS:
-        overlay = brokers[above].overlay
+        overlay = brokers[above].tree
         if overlay.parent_name is not None:
             seen[overlay.parent_name] = (hops, "ancestor")
         kind = "sibling" if hops == 2 else "uncle"

@@ -37,7 +37,7 @@ _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class _Overlay(Protocol):
+class _Tree(Protocol):
     is_root: bool
     seeking: bool
     decides: bool
@@ -55,7 +55,7 @@ class Administered(Protocol):
     """A broker, as seen from here."""
 
     @property
-    def overlay(self) -> _Overlay: ...
+    def tree(self) -> _Tree: ...
 
     @property
     def topics(self) -> _Topics: ...
@@ -117,7 +117,7 @@ class Admin:
 
     def problem(self) -> str | None:
         """Why this broker cannot do its work now."""
-        overlay = self._broker.overlay
+        overlay = self._broker.tree
         if self._host.failure is not None:
             return "stopped"
         if overlay.seeking:
@@ -134,7 +134,7 @@ class Admin:
             "address": host.me.address,
             "cluster": host.credentials.cluster,
             "problem": self.problem(),
-            "overlay": self._broker.overlay.status(),
+            "overlay": self._broker.tree.status(),
             "topics": self._broker.topics.status(),
             "connections": [
                 {"peer": wire.name, "kind": wire.peer.kind, "life": wire.peer.life, "queued_bytes": wire.queued_bytes}
@@ -157,7 +157,7 @@ class Admin:
         yield from _gauge("longest_queue_bytes", max(queued, default=0))
         for name, value in _numbers(status["overlay"]):
             yield from _gauge(f"overlay_{name}", value)
-        yield from _gauge("overlay_is_root", int(self._broker.overlay.is_root))
+        yield from _gauge("overlay_is_root", int(self._broker.tree.is_root))
         yield from _topic_gauges(status["topics"])
         if self._ledger is not None:
             yield from _gauge("ledger_bytes", self._ledger.segment_bytes)

@@ -108,7 +108,7 @@ class BrokerProcess:
             me, build, BROKER_CODEC, cluster.limits, credentials=cluster.credentials(),
             journal=self._journal(place.life, kept=saved is not None), ledger=self._ledger,
         )  # fmt: skip
-        self.host.term = lambda: self.broker.overlay.term[0]
+        self.host.term = lambda: self.broker.tree.term[0]
         await self.host.start(door)
         if launch.admin:
             self.admin = Admin(self.host, self.broker, self._ledger, token=cluster.admin_token)

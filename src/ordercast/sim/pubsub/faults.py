@@ -133,14 +133,14 @@ class PubsubFaults:
             return
         broker = world.brokers().get(name)
         if broker is not None:
-            world.processes.act(name, broker.overlay.leave)
+            world.processes.act(name, broker.tree.leave)
             world.clock.at(world.clock.now + _LOOK_AGAIN, self._stop_if_done, name)
 
     def _stop_if_done(self, name: NodeId, _: None) -> None:
         broker = self._world.brokers().get(name)
         if broker is None:
             return
-        if broker.overlay.left:
+        if broker.tree.left:
             self._world.processes.stop(name, "left")
         else:
             self._world.clock.at(self._world.clock.now + _LOOK_AGAIN, self._stop_if_done, name)

@@ -33,11 +33,11 @@ def _unrest(world: PubsubWorld) -> Iterator[str]:
 
 
 def _tree(brokers: dict[NodeId, Broker]) -> Iterator[str]:
-    roots = [name for name, broker in brokers.items() if broker.overlay.is_root]
+    roots = [name for name, broker in brokers.items() if broker.tree.is_root]
     if len(roots) != 1:
         yield f"{len(roots)} roots"
     for name, broker in brokers.items():
-        overlay = broker.overlay
+        overlay = broker.tree
         if overlay.is_root:
             if not overlay.decides:
                 yield f"root {name} does not decide yet"
@@ -45,7 +45,7 @@ def _tree(brokers: dict[NodeId, Broker]) -> Iterator[str]:
         parent = brokers.get(overlay.parent_name) if overlay.parent_name is not None else None
         if overlay.seeking or parent is None:
             yield f"{name} has no parent"
-        elif name not in parent.overlay.children.values():
+        elif name not in parent.tree.children.values():
             yield f"{name} is no child of its parent {overlay.parent_name}"
 
 

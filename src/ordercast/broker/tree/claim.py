@@ -1,0 +1,53 @@
+"""The claim to be root that a broker has made, and who has agreed to it so far (O12, O14)."""
+
+from __future__ import annotations
+
+from ordercast.broker.tree.tree_state import MS, NOBODY, TreePart, TreeState
+from ordercast.core.ids import NodeId
+from ordercast.core.process import Connection
+
+
+class Claim(TreePart):
+    """At most one at a time; `Election` decides about it, `Seeking` gives it up when there is a parent."""
+
+    def __init__(self, state: TreeState) -> None:
+        super().__init__(state)
+        self.running: int | None = None
+        """The term number that it claims."""
+        self.spent_ns = 0
+        """How long claims took in this repair, for the record."""
+        self.made_ns = 0
+        self.awaited: dict[NodeId, Connection] = {}
+        self.agreed: set[NodeId] = set()
+        self.somebody_before = False
+        """Whether somebody who agreed remembers an earlier term."""
+        self.pointed_to: NodeId = NOBODY
+        """Who last said that there is a root: asked at once, but not again and again without a pause."""
+
+    def make(self, number: int) -> None:
+        self.running = number
+        self.made_ns = self.wires.now_ns
+        self.agreed = {self.state.node}
+        self.somebody_before = number > 1
+        self.wires.set_timer(("election",), int(self.settings.request_ms * MS))
+        self.awaited = {}
+
+    def agrees(self, node: NodeId, *, remembers_a_term: bool) -> None:
+        self.agreed.add(node)
+        del self.awaited[node]
+        self.somebody_before = self.somebody_before or remembers_a_term
+
+    def abandon(self) -> None:
+        if self.running is not None:
+            self.spent_ns += self.wires.now_ns - self.made_ns
+            self.running = None
+            self.awaited = {}
+            self.wires.cancel_timer(("election",))
+
+    def forget(self) -> None:
+        """A new search begins."""
+        self.spent_ns = 0
+        self.pointed_to = NOBODY
+
+    def awaits(self, line: Connection) -> bool:
+        return line in self.awaited.values()
