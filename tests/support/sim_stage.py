@@ -170,9 +170,9 @@ class SimStage(Stage):
         await self.settle()
 
     async def dismiss(self, broker: str) -> None:
-        overlay = self.world.brokers()[NodeId(broker)].overlay
-        self.world.processes.act(broker, overlay.leave)
-        await self.until(lambda: overlay.left, f"{broker} has left")
+        tree = self.world.brokers()[NodeId(broker)].tree
+        self.world.processes.act(broker, tree.leave)
+        await self.until(lambda: tree.left, f"{broker} has left")
         self.world.processes.stop(broker, "left")
 
     def edge_of(self, name: str) -> str | None:
