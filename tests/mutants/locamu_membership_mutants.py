@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox
 from ordercast.overlay.extended import Audience, Routes
-from ordercast.protocols.locamu.membership.node import Membership
-from ordercast.protocols.locamu.membership.notices import Members, Welcome, is_internal, tag_of
+from ordercast.protocols.locamu.membership.groups import Groups
+from ordercast.protocols.locamu.membership.notices import Members, is_internal, tag_of
+from ordercast.protocols.locamu.membership.tables import Tables
+from ordercast.protocols.locamu.membership.views import Views
+from ordercast.protocols.locamu.neighbourhood import Neighbourhood
+from ordercast.protocols.locamu.node import Locamu
+from ordercast.protocols.locamu.ordering import Ordering
 from ordercast.protocols.locamu.store import Copy
+from tests.support.locamu_lab import with_parts
 
 
-class RoutesByTheNewest(Membership):
-    """Whatever list a message says, it goes by the newest that the router has."""
+class NewestAudience(Neighbourhood):
+    def audience(self, topic: Topic, epoch: int) -> tuple[Routes, Audience]:
+        return super().audience(topic, epoch if is_internal(topic) else self.tables.tag(topic))
 
-    def _audience(self, topic: Topic, epoch: int) -> tuple[Routes, Audience]:
-        return super()._audience(topic, epoch if is_internal(topic) else self.tables.tag(topic))
 
+class ChecksNoTable(Ordering):
     def _check_table(self, copy: Copy) -> None:
         pass
 
 
-class ForgetsTooEarly(Membership):
-    """Drops a list as soon as there is a newer one."""
-
+class DropsAtOnce(Groups):
     def _on_members(self, change: Members, owner: NodeId, out: Outbox) -> None:
         super()._on_members(change, owner, out)
         before = self.tables.stable.get(change.topic, 0)
@@ -31,19 +37,24 @@ class ForgetsTooEarly(Membership):
         self.tables.stable[change.topic] = before
 
 
-class BeginsWithoutPast(Membership):
-    """Takes an empty past at its join."""
-
-    def _inherit(self, welcome: Welcome) -> None:
+class InheritsNothing(Views):
+    def inherit(self, past: Iterable[tuple[int, int, int]]) -> None:
         pass
 
 
-class AddressesWhoIsIn(Membership):
-    """What is for everybody goes to a new leaf only once that is known to be in: what was on its way passes it by."""
-
-    def _epoch_of(self, topic: Topic) -> int:
-        tables = self.tables
+class TagsBySettledTrees(Tables):
+    def tag(self, topic: Topic) -> int:
         if not is_internal(topic):
-            return super()._epoch_of(topic)
-        joins = bool(tables.view) and tables.changes[tables.view - 1][1] is not None
-        return tag_of(tables.settled if joins else tables.view, 0)
+            return super().tag(topic)
+        joins = bool(self.view) and self.changes[self.view - 1][1] is not None
+        return tag_of(self.settled if joins else self.view, 0)
+
+
+RoutesByTheNewest = with_parts(Locamu, here=NewestAudience, ordering=ChecksNoTable)
+"""Whatever list a message says, it goes by the newest that the router has."""
+ForgetsTooEarly = with_parts(Locamu, groups=DropsAtOnce)
+"""Drops a list as soon as there is a newer one."""
+BeginsWithoutPast = with_parts(Locamu, views=InheritsNothing)
+"""Takes an empty past at its join."""
+AddressesWhoIsIn = with_parts(Locamu, tables=TagsBySettledTrees)
+"""What is for everybody goes to a new leaf only once that is known to be in: what was on its way passes it by."""

@@ -9,11 +9,13 @@ import msgspec
 
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu.machine import Locamu
+from ordercast.protocols.locamu.node import Locamu
+from ordercast.protocols.locamu.ordering import Ordering
 from ordercast.protocols.locamu.rules import CORRECTED, Rules
-from ordercast.protocols.locamu.store import Copy, Name
-from ordercast.protocols.locamu.streams import Vector
+from ordercast.protocols.locamu.store import Copy
 from ordercast.protocols.locamu.variants import LOCAMU
+from ordercast.protocols.locamu.vectors import Name, Vector
+from tests.support.locamu_lab import with_parts
 
 
 def _with(name: str, machine: type[Locamu]) -> ProtocolInfo:
@@ -30,14 +32,16 @@ class JumpsUnsafely(Locamu):
     rules = _but(checks_safety=False)
 
 
-class CountsTheHighest(Locamu):
+class RaisesByLateVectors(Ordering):
+    def _add_names(self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox) -> None:
+        self._note(self.streams.raise_to_vectors(vectors))
+        super()._add_names(names, vectors, copy, out)
+
+
+class CountsTheHighest(with_parts(Locamu, ordering=RaisesByLateVectors)):  # type: ignore[misc]
     """The own column by its maximum, which late vectors raise, too."""
 
     rules = _but(gapless=False, flags_late=False)
-
-    def _add_names(self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox) -> None:
-        self._raise_vectors(vectors)
-        super()._add_names(names, vectors, copy, out)
 
 
 class MergesNothing(Locamu):
@@ -59,8 +63,8 @@ class SeesTooLittle(Locamu):
 
     def __init__(self, place: Place, options: Any) -> None:
         super().__init__(place, options)
-        for node in [node for node, distance in self.distance.items() if distance > 2]:
-            del self.column[node]
+        for node in [node for node, distance in self.here.distance.items() if distance > 2]:
+            del self.here.column[node]
 
 
 class SendsInNobodysName(Locamu):

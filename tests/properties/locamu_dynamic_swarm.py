@@ -23,7 +23,7 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu.membership.node import GONE, INSIDE, OUTSIDE, Membership
+from ordercast.protocols.locamu.membership.entrance import GONE, INSIDE, OUTSIDE
 from ordercast.protocols.locamu.membership.notices import (
     EVERYBODY,
     Settled,
@@ -34,6 +34,8 @@ from ordercast.protocols.locamu.membership.notices import (
     is_internal,
 )
 from ordercast.protocols.locamu.neighbourhood import NOBODY
+from ordercast.protocols.locamu.node import Locamu
+from ordercast.protocols.locamu.ordering import Ordering
 from ordercast.protocols.locamu.store import Copy
 from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.load import dump_scenario, parse_scenario
@@ -42,6 +44,7 @@ from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD, Verdict
 from tests.properties.locamu_swarm import drawn_options
 from tests.properties.swarm import Dice
+from tests.support.locamu_lab import with_parts
 
 DURATION_MS = 1200
 
@@ -60,7 +63,7 @@ class Oracle:
     """
 
     def __init__(self) -> None:
-        self.machines: dict[NodeId, Membership] = {}
+        self.machines: dict[NodeId, Locamu] = {}
         self.lists: dict[tuple[Topic, int], frozenset[int]] = {}
         self.pasts: dict[str, set[str]] = {}
         self.routed: dict[str, frozenset[NodeId]] = {}
@@ -72,26 +75,28 @@ class Oracle:
         self.settled: Counter[NodeId] = Counter()
         self.counts: Counter[str] = Counter()
 
-    def protocol(self, machine: type[Membership] = Membership) -> ProtocolInfo:
+    def protocol(self, machine: type[Locamu] = Locamu) -> ProtocolInfo:
         """The protocol with machines that report to this oracle."""
         oracle = self
 
-        class Watched(machine):  # type: ignore[valid-type, misc]
+        class Watched(Ordering):
             def _process(self, copy: Copy, *args: Any) -> None:
-                oracle.processing(self, copy)
+                machine = oracle.machines[self.here.name]
+                oracle.processing(machine, copy)
                 super()._process(copy, *args)
-                oracle.compare(self)
+                oracle.compare(machine)
 
-        def build(place: Place, options: Any) -> Membership:
-            built: Membership = Watched(place, options)
-            self.machines[place.node] = built
+        watched = with_parts(machine, ordering=Watched)
+
+        def build(place: Place, options: Any) -> Locamu:
+            built = self.machines[place.node] = watched(place, options)
             return built
 
         return msgspec.structs.replace(LOCAMU, build=build)
 
     # While it runs
 
-    def processing(self, machine: Membership, copy: Copy) -> None:
+    def processing(self, machine: Locamu, copy: Copy) -> None:
         message, node = copy.message, machine.place.node
         if copy.forwarder == NOBODY:
             self.pasts[message.id] = set(self.known[node])
@@ -120,7 +125,7 @@ class Oracle:
             case _:
                 pass
 
-    def _address(self, machine: Membership, copy: Copy) -> None:
+    def _address(self, machine: Locamu, copy: Copy) -> None:
         """Everybody who has to process the message, and who has to deliver it, by its tag alone."""
         message = copy.message
         view, epoch = from_tag(copy.epoch)
@@ -133,17 +138,17 @@ class Oracle:
             members = machine.tables.members(message.topic, epoch) or frozenset()
             self.owed[message.id] = frozenset(tree.nodes[member] for member in members)
         audience = tree.audience(members)
-        depth = {machine.me: 0}
-        todo = [machine.me]
+        depth = {machine.here.me: 0}
+        todo = [machine.here.me]
         for here in todo:
             for there in tree.near[here]:
                 off = 0 if tree.leads_to(here, there, audience) else depth[here] + 1
-                if there not in depth and off <= machine.radii.shadow:
+                if there not in depth and off <= machine.here.radii.shadow:
                     depth[there] = off
                     todo.append(there)
         self.routed[message.id] = frozenset(tree.nodes[node] for node in depth)
 
-    def compare(self, machine: Membership) -> None:
+    def compare(self, machine: Locamu) -> None:
         for topic, known in machine.tables.lists.items():
             for epoch, members in known.items():
                 if self.lists.setdefault((topic, epoch), members) != members:
@@ -162,15 +167,22 @@ class Oracle:
         for node, machine in self.machines.items():
             self._check_rest(node, machine)
 
-    def _check_rest(self, node: NodeId, machine: Membership) -> None:
-        if machine.status not in {INSIDE, GONE, OUTSIDE} or machine.knocking:
-            raise OracleError(f"{node} never got in or out: {machine.status}")
-        self.counts["joined"] += machine.place.parent is not None and machine.status != OUTSIDE
-        self.counts["left"] += machine.status == GONE
-        if machine.status != INSIDE:
+    def _check_rest(self, node: NodeId, machine: Locamu) -> None:
+        if machine.entrance.status not in {INSIDE, GONE, OUTSIDE} or machine.entrance.knocking:
+            raise OracleError(f"{node} never got in or out: {machine.entrance.status}")
+        self.counts["joined"] += machine.place.parent is not None and machine.entrance.status != OUTSIDE
+        self.counts["left"] += machine.entrance.status == GONE
+        if machine.entrance.status != INSIDE:
             return
-        self.counts["lists"] += len(machine.tables.stable) if not machine.me else 0
-        left = (machine.store, machine.buffer, machine.requests, machine.owed, machine.owner.awaited, machine.unsent)
+        self.counts["lists"] += len(machine.tables.stable) if not machine.here.me else 0
+        left = (
+            machine.store.entries,
+            machine.held.copies,
+            machine.groups.requests,
+            machine.views.owed,
+            machine.owner.awaited,
+            machine.announcements.unsent,
+        )
         if any(left):
             raise OracleError(f"{node} is not at rest: {left}")
         stale = {topic: sorted(known) for topic, known in machine.tables.lists.items() if len(known) > 1}
@@ -288,7 +300,7 @@ def _doubts(dice: Dice, edges: list[list[str]], later: dict[str, float]) -> list
     return doubts
 
 
-def judge_seed(seed: int, f: int, out: Path, machine: type[Membership] = Membership) -> tuple[Verdict, Oracle]:
+def judge_seed(seed: int, f: int, out: Path, machine: type[Locamu] = Locamu) -> tuple[Verdict, Oracle]:
     """Run and judge; raises what the oracle or a machine finds wrong."""
     from ordercast.verify.judge import judge_path  # Late: it compiles kernels, which who only simulates can do without.
 

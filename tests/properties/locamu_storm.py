@@ -76,8 +76,8 @@ class Storm:
     def _toggle(self) -> None:
         group, dice = self.group, self.dice
         node = dice.pick(group.nodes)
-        peer = group.nodes[dice.pick(group.machine(node).linked)]
-        suspected = group.routes.rank[peer] in group.machine(node).suspected
+        peer = group.nodes[dice.pick(group.machine(node).here.linked)]
+        suspected = group.routes.rank[peer] in group.machine(node).here.suspected
         (group.trust if suspected else group.suspect)(peer, by=node)
 
     def _publish(self) -> None:
@@ -112,7 +112,7 @@ class Storm:
     def _route(self, message: Message) -> set[NodeId]:
         """Everybody who has to process the message: the paths to the members and who is near enough beside them."""
         group = self.group
-        routes, shadow = group.routes, group.machine(group.nodes[0]).radii.shadow
+        routes, shadow = group.routes, group.machine(group.nodes[0]).here.radii.shadow
         start = routes.rank[message.publisher]
         depth = {start: 0}
         todo = [start]
@@ -149,7 +149,7 @@ class Storm:
             machine, mine = group.machine(node), {message.id for message in group.order[node]}
             for forwarder in machine.processed.gapless:
                 for number in range(1, machine.processed.prefix[forwarder] + 1):
-                    named = group.numbered[forwarder, machine.me, number]
+                    named = group.numbered[forwarder, machine.here.me, number]
                     assert named in mine, f"N2: {node} counts {named}, which it has not processed"
             for stream, value in self.pasts_of_nodes[node].items():
                 assert machine.streams.value(stream) >= value, f"N9: the past of {node} shrank"
@@ -158,7 +158,7 @@ class Storm:
             self.pasts_of_nodes[node] = past
         for _, receiver, packet in group.in_flight:
             if isinstance(packet, Data):
-                radii, rank = group.machine(receiver).radii, group.routes.rank
+                radii, rank = group.machine(receiver).here.radii, group.routes.rank
                 far = group.routes.distance(rank[packet.message.publisher], rank[receiver])
                 skipped = min(radii.window, far) - len(group.said(packet).vectors)
                 assert skipped <= radii.f, f"N5: {packet.message.id} goes to {receiver} with {skipped} nodes skipped"

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.core.errors import PeerError
-from ordercast.protocols.locamu.membership.node import Membership
+from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.brokers import Join, Leave
 from ordercast.scenario.load import parse_scenario
@@ -40,7 +40,7 @@ def test_the_promise_is_kept_whatever_changes(f: int, seeds: list[int], tmp_path
 
 
 @pytest.mark.parametrize(("mutant", "seed"), [(RoutesByTheNewest, 1), (ForgetsTooEarly, 13)])
-def test_the_swarm_breaks_what_is_broken(mutant: type[Membership], seed: int, tmp_path: Path) -> None:
+def test_the_swarm_breaks_what_is_broken(mutant: type[Locamu], seed: int, tmp_path: Path) -> None:
     """Other mutants need events in an order that chance hardly finds: see the machine's own tests."""
     with pytest.raises((AssertionError, PeerError)):
         judge_seed(seed, 1, tmp_path / "run", mutant)

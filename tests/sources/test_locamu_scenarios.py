@@ -106,7 +106,7 @@ def test_a_copy_that_comes_after_the_jump_adds_its_name_only() -> None:
     assert group.order["2"] == [message]
     assert group.processed("2", "0") == (1, set())
     assert group.processed("2", "1") == (1, set())
-    (entry,) = group.machine("2").store.values()
+    (entry,) = group.machine("2").store.entries.values()
     assert [(shape.forwarder, late) for shape, _, late in entry.vectors[:-1]] == [(0, 0), (1, 1)], "1 came late"
 
 
@@ -234,7 +234,7 @@ def gap(**options: object) -> tuple[TreeGroup, list[str]]:
     log = group._do(group.nodes[2], "on_suspect", group.nodes[3])  # Then trusted again: 2 sends m and x to 3 anew.
     assert log is not None
     group.trust("3", by="2")
-    assert any(entry.message == m for entry in machine.store.values())
+    assert any(entry.message == m for entry in machine.store.entries.values())
     group.carry(m, to="3", by="2")
     group.lose(x, to="3", by="2")
     group.suspect("2", by="1")

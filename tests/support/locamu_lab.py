@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -12,15 +13,21 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Machine, Outbox, Place
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
+from ordercast.core.state import State
 from ordercast.overlay.extended import Routes, TreePlace, extended
 from ordercast.overlay.graphs import Graph
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu.links import Incoming, Outgoing
-from ordercast.protocols.locamu.machine import NEED, TICK, Locamu
+from ordercast.protocols.locamu.held import NEED
+from ordercast.protocols.locamu.links import Incoming, Links, Outgoing
+from ordercast.protocols.locamu.neighbourhood import Neighbourhood
+from ordercast.protocols.locamu.node import Locamu
+from ordercast.protocols.locamu.ordering import Ordering
 from ordercast.protocols.locamu.packets import SECOND_BITS, Ack, Data, Whole
+from ordercast.protocols.locamu.rounds import TICK
 from ordercast.protocols.locamu.rules import CORRECTED
-from ordercast.protocols.locamu.store import Copy, Entry, Name
-from ordercast.protocols.locamu.streams import Past, Vector, plain
+from ordercast.protocols.locamu.store import Copy, Entry, Store
+from ordercast.protocols.locamu.streams import News, Streams
+from ordercast.protocols.locamu.vectors import Name, Past, Vector, plain
 from tests.support.group import Group
 
 
@@ -116,12 +123,12 @@ class TreeGroup(Group):
 
     def held(self, node: str) -> list[Message]:
         """What a node holds back."""
-        return [copy.message for copy in self.machine(node).buffer.values()]
+        return [copy.message for copy in self.machine(node).held.copies.values()]
 
     def ask(self, node: str) -> None:
         """A node that lacks something says so to everybody it is linked to."""
         machine = self.machine(node)
-        for peer in machine.linked:
+        for peer in machine.here.linked:
             packet = Ack(machine.processed.columns(), need=True)
             self.hand(packet, to=self.nodes[peer], by=node)
 
@@ -132,7 +139,7 @@ class TreeGroup(Group):
 
     def trust_all(self) -> None:
         for node in self.nodes:
-            for peer in sorted(self.machine(node).suspected):
+            for peer in sorted(self.machine(node).here.suspected):
                 self.trust(self.nodes[peer], by=node)
 
     def finish(self) -> None:
@@ -147,15 +154,15 @@ class TreeGroup(Group):
         self.hop_pasts_at[node, copy.message.id] = frozenset(known)
         known.add(copy.message.id)
 
-    def check_forgettable(self, machine: Locamu, entry: Entry) -> None:
+    def check_forgettable(self, at: Neighbourhood, entry: Entry) -> None:
         """N10: whoever is linked and numbered has processed the message, and all names from upstream are there."""
         routes, message = self.routes, entry.message
         for shape, _, _ in entry.vectors:
-            for node in set(shape.nodes).intersection(machine.linked):
+            for node in set(shape.nodes).intersection(at.linked):
                 assert message in self.order[self.nodes[node]], f"N10: {message.id} is forgotten, {node} lacks it"
         owners = {shape.forwarder for shape, _, _ in entry.vectors}
-        here, origin = machine.me, routes.rank[message.publisher]
-        for _ in range(min(machine.radii.numbering, routes.distance(here, origin))):
+        here, origin = at.me, routes.rank[message.publisher]
+        for _ in range(min(at.radii.numbering, routes.distance(here, origin))):
             here = routes.step(here, origin)
             assert here in owners, f"N10: {message.id} is forgotten before {here} has named it"
 
@@ -163,80 +170,116 @@ class TreeGroup(Group):
         """All stores and buffers are empty, and every table is one number per forwarder."""
         for node in self.nodes:
             machine = self.machine(node)
-            assert not machine.store, f"{node} keeps {[entry.message.id for entry in machine.store.values()]}"
-            assert not machine.buffer
-            assert not machine.names
+            kept = [entry.message.id for entry in machine.store.entries.values()]
+            assert not kept, f"{node} keeps {kept}"
+            assert not machine.held.copies
+            assert not machine.store.names
             assert not machine.processed.sparse, f"{node}: {machine.processed.sparse}"
+
+
+def with_parts(machine: type[Locamu], **kinds: type[State]) -> type[Locamu]:
+    """A node of that kind, some of whose parts are of other kinds."""
+
+    class Remade(machine):  # type: ignore[valid-type, misc]
+        def _stand_on(self, routes: Routes) -> None:
+            super()._stand_on(routes)
+            for name, kind in kinds.items():
+                part = getattr(self, name)
+                part.__class__ = _mixed(kind, type(part))
+
+    return Remade
+
+
+@cache
+def _mixed(kind: type[State], base: type[State]) -> type[State]:
+    return kind if issubclass(kind, base) else type(kind.__name__, (kind, base), {})
 
 
 def _watched(info: ProtocolInfo, group: TreeGroup) -> Any:
     """The protocol's machine, writing down what it processes, and that every header is read as it was meant."""
-    order, numbered, spoken = group.order, group.numbered, group.spoken
-    made: dict[str, type[Locamu]] = {}
+    kinds: dict[str, type[State]] = {
+        "ordering": _watched_ordering(group),
+        "links": _watched_links(group),
+        "streams": _watched_streams(group),
+        "store": _watched_store(group),
+    }
+    made: list[type[Locamu]] = []
 
     def build(place: Place, options: Any) -> Locamu:
-        machine = info.build(place, options)
-        assert isinstance(machine, Locamu)
-        base = type(machine)
-        if "" not in made:
-
-            class Watched(base):  # type: ignore[valid-type, misc]
-                def _process(self, copy: Copy, news: list[tuple[int, int]] | None, out: Outbox) -> None:
-                    order[self.routes.nodes[self.me]].append(copy.message)
-                    group.note_hop(self.me, copy)
-                    super()._process(copy, news, out)
-
-                def _encode(
-                    self, link: Outgoing, past: Past, vectors: list[Vector], depth: int, epoch: int
-                ) -> tuple[int, ...]:
-                    header: tuple[int, ...] = super()._encode(link, past, vectors, depth, epoch)
-                    meant = Whole(self.me, depth, epoch, plain(vectors), list(self.streams.pairs(past)))
-                    spoken[id(header)] = (header, meant)
-                    return header
-
-                def _decode(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
-                    read: tuple[Copy, list[int]] = super()._decode(peer, link, packet)
-                    meant = group.said(packet)
-                    assert plain(read[0].vectors) == meant.vectors
-                    assert sorted(read[0].pairs()) == sorted(meant.past)
-                    assert (read[0].forwarder, read[0].depth, read[0].epoch) == (
-                        self.routes.rank[self.routes.nodes[peer]],
-                        meant.depth,
-                        meant.epoch,
-                    )
-                    return read
-
-                def _merge_vectors(self, vectors: Sequence[Vector]) -> None:
-                    before = tuple(self.streams.values)
-                    super()._merge_vectors(vectors)
-                    late = {stream for shape, _, is_late in vectors if is_late for stream in shape.merged}
-                    assert all(self.streams.values[i] == before[i] for i in late), "N8: late vectors raised the past"
-
-                def _add_names(
-                    self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox
-                ) -> None:
-                    before = tuple(self.streams.values)
-                    super()._add_names(names, vectors, copy, out)
-                    same = self.rules != CORRECTED or tuple(self.streams.values) == before
-                    assert same, "N8: a duplicate raised the past"
-
-                def _collect(self, number: int) -> None:
-                    entry = self.store[number]
-                    super()._collect(number)
-                    if number not in self.store and self.rules == CORRECTED:
-                        group.check_forgettable(self, entry)
-
-                def _number(self, came: int, copy: Copy, depth: int) -> Vector:
-                    vector: Vector = super()._number(came, copy, depth)
-                    for node, number in zip(vector[0].nodes, vector[1], strict=True):
-                        earlier = numbered.setdefault((self.me, node, number), copy.message.id)
-                        assert earlier == copy.message.id, f"{earlier} and {copy.message.id} got the same number"
-                    return vector
-
-            made[""] = Watched
-        return made[""](place, options)
+        if not made:
+            machine = info.build(place, options)
+            assert isinstance(machine, Locamu)
+            made.append(with_parts(type(machine), **kinds))
+        return made[0](place, options)
 
     return build
 
 
-__all__ = ["NEED", "TICK", "TreeGroup", "line"]
+def _watched_ordering(group: TreeGroup) -> type[Ordering]:
+    class Watched(Ordering):
+        def _process(self, copy: Copy, news: News | None, out: Outbox) -> None:
+            group.order[self.here.name].append(copy.message)
+            group.note_hop(self.here.me, copy)
+            super()._process(copy, news, out)
+
+        def _add_names(self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox) -> None:
+            before = tuple(self.streams.values)
+            super()._add_names(names, vectors, copy, out)
+            same = self.rules != CORRECTED or tuple(self.streams.values) == before
+            assert same, "LCM-N8: a duplicate raised the past"
+
+    return Watched
+
+
+def _watched_links(group: TreeGroup) -> type[Links]:
+    class Watched(Links):
+        def encode(
+            self, link: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int
+        ) -> tuple[int, ...]:
+            header: tuple[int, ...] = super().encode(link, past, vectors, depth, epoch)
+            meant = Whole(self.here.me, depth, epoch, plain(vectors), list(self.streams.pairs(past)))
+            group.spoken[id(header)] = (header, meant)
+            return header
+
+        def _decode(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+            read: tuple[Copy, list[int]] = super()._decode(peer, link, packet)
+            meant = group.said(packet)
+            assert plain(read[0].vectors) == meant.vectors
+            assert sorted(read[0].pairs()) == sorted(meant.past)
+            assert (read[0].forwarder, read[0].depth, read[0].epoch) == (peer, meant.depth, meant.epoch)
+            return read
+
+    return Watched
+
+
+def _watched_streams(group: TreeGroup) -> type[Streams]:
+    class Watched(Streams):
+        def merge(self, vectors: Sequence[Vector]) -> None:
+            before = tuple(self.values)
+            super().merge(vectors)
+            late = {stream for shape, _, is_late in vectors if is_late for stream in shape.merged}
+            assert all(self.values[i] == before[i] for i in late), "LCM-N8: late vectors raised the past"
+
+        def number(self, targets: tuple[int, ...]) -> Vector:
+            vector: Vector = super().number(targets)
+            message = group.order[self.here.name][-1]
+            for node, number in zip(vector[0].nodes, vector[1], strict=True):
+                earlier = group.numbered.setdefault((self.here.me, node, number), message.id)
+                assert earlier == message.id, f"{earlier} and {message.id} got the same number"
+            return vector
+
+    return Watched
+
+
+def _watched_store(group: TreeGroup) -> type[Store]:
+    class Watched(Store):
+        def collect(self, serial: int) -> None:
+            entry = self.entries[serial]
+            super().collect(serial)
+            if serial not in self.entries and self.rules == CORRECTED:
+                group.check_forgettable(self.here, entry)
+
+    return Watched
+
+
+__all__ = ["NEED", "TICK", "TreeGroup", "line", "with_parts"]

@@ -11,8 +11,9 @@ from ordercast.core.messages import Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Overlay
 from ordercast.overlay.graphs import Graph
-from ordercast.protocols.locamu.membership.node import GONE, Membership
+from ordercast.protocols.locamu.membership.entrance import GONE
 from ordercast.protocols.locamu.membership.notices import Content, decode
+from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Notice
 from ordercast.protocols.locamu.variants import LOCAMU
 from tests.support.group import Group
@@ -40,9 +41,9 @@ class ChangingTree(Group):
     def build(self, node: str) -> Machine:
         return self.info.build(self.overlay.place(NodeId(node), self.lives[NodeId(node)]), self.options)
 
-    def machine(self, node: str) -> Membership:
+    def machine(self, node: str) -> Locamu:
         machine = self.machines[NodeId(node)]
-        assert isinstance(machine, Membership)
+        assert isinstance(machine, Locamu)
         return machine
 
     def join(self, node: str) -> None:
@@ -69,11 +70,11 @@ class ChangingTree(Group):
     def members(self, node: str, topic: str) -> str:
         """The newest list of a group that a node has."""
         tables = self.machine(node).tables
-        names = self.machine(node).routes.nodes
+        names = self.machine(node).here.routes.nodes
         return "".join(sorted(names[rank] for rank in tables.newest_members(Topic(topic))))
 
     def noted(self, node: str) -> list[tuple[str, str, bool]]:
-        """Membership as a node has noted it: what, which group, whether it was still pending."""
+        """Locamu as a node has noted it: what, which group, whether it was still pending."""
         return [(note.kind, note.info.get("topic", ""), "pending" in note.info) for note in self.notes[NodeId(node)]]
 
     def ids(self, node: str) -> list[str]:
@@ -83,10 +84,10 @@ class ChangingTree(Group):
         """Nothing is stored, held back or out of date anywhere."""
         for node in self.nodes:
             machine = self.machine(node)
-            if machine.status == GONE:
+            if machine.entrance.status == GONE:
                 continue
-            assert not machine.store
-            assert not machine.buffer
+            assert not machine.store.entries
+            assert not machine.held.copies
             assert all(len(known) == 1 for known in machine.tables.lists.values())
             assert machine.tables.settled == machine.tables.view
 

@@ -21,7 +21,7 @@ from ordercast.explore.search.faulty import FaultySearch
 from ordercast.explore.stage.faulty_stage import FaultyStage
 from ordercast.explore.stage.schedule import Step
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu.machine import Locamu
+from ordercast.protocols.locamu.node import Locamu
 from tests.properties.locamu_scopes import FORK, SCOPES, SPIDER, TreeScope
 from tests.unit.explore import tree_toys
 from tests.unit.explore.tree_toys import toy
@@ -193,7 +193,7 @@ def test_locamu_holds_in_every_order_of_steps(name: str, monkeypatch: pytest.Mon
     def watched(self: Settling, *arguments: Any) -> Any:
         fault = settle(self, *arguments)
         assert isinstance(self.actors, Rememberers)
-        kept.extend(machine for machine in self.actors.machines() if machine.store or machine.buffer)
+        kept.extend(machine for machine in self.actors.machines() if machine.store.entries or machine.held.copies)
         return fault
 
     monkeypatch.setattr(Settling, "run", watched)

@@ -45,7 +45,7 @@ def busy_group(**options: object) -> TreeGroup:
 def test_a_copy_is_equal_and_independent() -> None:
     group = busy_group()
     assert any(group.held(node) for node in group.nodes)
-    assert any(link.held for node in group.nodes for link in group.machine(node).incoming.values())
+    assert any(link.held for node in group.nodes for link in group.machine(node).links.incoming.values())
     for node in group.nodes:
         machine = group.machines[node]
         clone = machine.copy()

@@ -10,7 +10,7 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
-from ordercast.protocols.locamu.membership.node import DEPARTED, GONE, INSIDE, OUTSIDE, Membership
+from ordercast.protocols.locamu.membership.entrance import DEPARTED, GONE, INSIDE, OUTSIDE
 from ordercast.protocols.locamu.membership.notices import (
     Ask,
     Depart,
@@ -22,6 +22,7 @@ from ordercast.protocols.locamu.membership.notices import (
     from_tag,
     tag_of,
 )
+from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Ack, Data, Notice, Whole
 from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.load import parse_scenario
@@ -100,7 +101,7 @@ def test_a_message_waits_for_the_list_it_goes_by() -> None:
     tree.pass_on(Members, "02")
     message = tree.broadcast("2", topic="g")
     tree.carry(message, to="1", by="2")
-    assert [copy.message for copy in tree.machine("1").buffer.values()] == [message]
+    assert [copy.message for copy in tree.machine("1").held.copies.values()] == [message]
     tree.trust("1", by="0")
     tree.settle()
     assert tree.ids("4") == tree.ids("0") == [message.id]
@@ -146,7 +147,7 @@ def test_a_first_subscription_creates_a_group() -> None:
     message = tree.broadcast("3", topic="new")
     tree.settle()
     assert tree.ids("4")[-1] == message.id
-    assert tree.machine("4").tables.owner(Topic("new"), tree.machine("4").routes) == "0"
+    assert tree.machine("4").tables.owner(Topic("new"), tree.machine("4").here.routes) == "0"
 
 
 def test_the_names_of_the_protocol_are_its_own() -> None:
@@ -193,12 +194,12 @@ def test_a_notice_that_says_nothing_changes_nothing() -> None:
 def test_a_leaf_joins_subscribes_and_publishes() -> None:
     """V1 to V5."""
     tree = ChangingTree("01 12 23 2x", {"g": "13"}, "x")
-    assert tree.machine("x").status == OUTSIDE
+    assert tree.machine("x").entrance.status == OUTSIDE
     tree.join("x")
     tree.settle()
-    assert tree.machine("x").status == INSIDE
+    assert tree.machine("x").entrance.status == INSIDE
     assert tree.noted("x")[0][0] == "join"
-    assert all(tree.machine(node).routes.rank[NodeId("x")] == 4 for node in "0123x")
+    assert all(tree.machine(node).here.routes.rank[NodeId("x")] == 4 for node in "0123x")
     tree.subscribe("x", "g")
     tree.settle()
     first = tree.broadcast("0", topic="g")
@@ -232,10 +233,10 @@ def test_nobody_joins_while_a_node_is_down_and_data_flows_all_the_same() -> None
     message = tree.broadcast("0", topic="g")
     tree.carry_all()
     assert tree.ids("2") == [message.id]
-    assert tree.machine("x").status == OUTSIDE
+    assert tree.machine("x").entrance.status == OUTSIDE
     tree.recover("3")
     tree.settle()
-    assert tree.machine("x").status == INSIDE
+    assert tree.machine("x").entrance.status == INSIDE
     tree.assert_forgotten()
 
 
@@ -270,7 +271,7 @@ def test_a_leaf_can_join_under_one_that_has_joined() -> None:
 def test_a_new_leaf_begins_with_the_past_of_its_parent() -> None:
     """V4: what it publishes by a list that it was handed waits for that list."""
     tree = _first_word_of_a_new_leaf(ChangingTree("01 12 23 2x", {"g": "01"}, "x"))
-    assert [copy.message.id for copy in tree.machine("1").buffer.values()] == ["x#1"]
+    assert [copy.message.id for copy in tree.machine("1").held.copies.values()] == ["x#1"]
     tree.trust("1", by="0")
     tree.trust("2", by="x")
     tree.settle()
@@ -299,7 +300,7 @@ def test_a_leaf_that_is_addressed_only_once_it_is_in_misses_lists() -> None:
     assert tree.members("x", "g") == "1"
 
 
-def _mutant(machine: type[Membership]) -> ProtocolInfo:
+def _mutant(machine: type[Locamu]) -> ProtocolInfo:
     return msgspec.structs.replace(LOCAMU, build=machine)
 
 
@@ -358,13 +359,13 @@ def test_a_leaf_leaves_and_nothing_of_it_is_left() -> None:
     first = tree.broadcast("3", topic="g")
     tree.leave("3")
     tree.settle()
-    assert tree.machine("3").status == GONE
+    assert tree.machine("3").entrance.status == GONE
     assert tree.noted("3") == [("unsubscribe", "g", True), ("unsubscribe", "g", False), ("leave", "", False)]
     for node in "012":
         machine = tree.machine(node)
-        assert 3 in machine.routes.gone
-        assert 3 not in machine.distance
-        assert 3 not in machine.linked
+        assert 3 in machine.here.routes.gone
+        assert 3 not in machine.here.distance
+        assert 3 not in machine.here.linked
         assert 3 not in machine.processed.prefix
     second = tree.broadcast("0", topic="g")
     tree.settle()
@@ -391,10 +392,10 @@ def test_who_has_asked_to_go_may_hear_from_a_leaf_it_does_not_know() -> None:
     with pytest.raises(PeerError, match="9: is not linked to this node"):
         tree.hand(hello, to="3", by="9")
     tree.leave("3")
-    assert tree.machine("3").status == DEPARTED
+    assert tree.machine("3").entrance.status == DEPARTED
     assert not tree.hand(hello, to="3", by="9")
     tree.settle()
-    assert tree.machine("3").status == GONE
+    assert tree.machine("3").entrance.status == GONE
 
 
 def test_only_leaves_leave_and_only_nodes_outside_join() -> None:
@@ -449,7 +450,7 @@ def test_a_leaf_that_joined_can_leave_at_once_and_its_name_is_used_up() -> None:
     tree.join("x")
     tree.leave("x")
     tree.settle()
-    assert tree.machine("x").status == GONE
+    assert tree.machine("x").entrance.status == GONE
     assert tree.machine("0").tables.view == tree.machine("0").tables.settled == 2
     with pytest.raises(UsageError, match="x cannot join: it is part of the tree, or was"):
         tree.join("x")
@@ -461,7 +462,7 @@ def test_all_nodes_share_one_tree_and_one_list() -> None:
     tree.settle()
     tree.broadcast("0", topic="g")
     tree.settle()
-    trees = {id(tree.machine(node).routes) for node in "012x"}
+    trees = {id(tree.machine(node).here.routes) for node in "012x"}
     assert len(trees) == 1
     tag = tree.machine("0").tables.tag(Topic("g"))
     assert len({id(tree.machine(node).tables.way(Topic("g"), tag)[1]) for node in "012x"}) == 1  # type: ignore[index]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ordercast.core.errors import PeerError
 from ordercast.protocols.locamu.packets import Ack, Alias, Data, Plain, flat_names, read_names
-from ordercast.protocols.locamu.store import MOST_BEYOND, Waiting, in_runs, of_runs
+from ordercast.protocols.locamu.processed import MOST_BEYOND, in_runs, of_runs
+from ordercast.protocols.locamu.waiting import Waiting
 from tests.support.locamu_lab import TreeGroup, line
 
 _NUMBERS = st.integers(0, 1 << 40)
@@ -95,7 +96,7 @@ def test_names_are_not_passed_on_to_who_has_acknowledged_them_by_then() -> None:
 
 
 def _names_at(group: TreeGroup, node: str) -> list[Plain]:
-    (entry,) = group.machine(node).store.values()
+    (entry,) = group.machine(node).store.entries.values()
     return [(2 * shape.forwarder + late, shape.nodes, numbers) for shape, numbers, late in entry.vectors]
 
 

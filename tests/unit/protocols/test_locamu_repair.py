@@ -7,8 +7,8 @@ import pytest
 from ordercast.core.messages import Message
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.forwarding import LONGEST_BURST
-from ordercast.protocols.locamu.machine import AT_ONCE
 from ordercast.protocols.locamu.packets import Ack, Alias, Data
+from ordercast.protocols.locamu.resend import AT_ONCE
 from tests.support.locamu_lab import TreeGroup, line
 from tests.support.locamu_membership_lab import ChangingTree
 from tests.support.sim_lab import Lab, publish, scenario, schedule
@@ -179,7 +179,7 @@ def lost_on_the_way(*, delta: bool = True) -> tuple[TreeGroup, Message]:
 def rounds(group: TreeGroup, count: int) -> int:
     for _ in range(count):
         group.fire("0", "tick")
-    return group.machine("0").round
+    return group.machine("0").rounds.round
 
 
 def test_who_needs_something_is_not_sent_what_may_still_be_on_its_way() -> None:
@@ -274,11 +274,11 @@ def test_only_what_was_held_back_at_the_last_look_is_asked_for() -> None:
     group.fire("3", "need")
     assert asked(group) == ["1"]
     machine = group.machine("3")
-    assert list(machine.held_for.values()) == [1]
+    assert list(machine.held.looks.values()) == [1]
     late = group.publish("1", "0123")
     group.carry(late, to="3", by="1")
     group.fire("3", "need")
-    assert list(machine.held_for.values()) == [2, 0]
+    assert list(machine.held.looks.values()) == [2, 0]
 
 
 def test_who_asks_a_node_that_holds_something_back_is_told_so_only_if_that_concerns_it() -> None:

@@ -62,7 +62,7 @@ def test_a_held_copy_that_makes_no_sense_is_complained_of_once() -> None:
     with pytest.raises(PeerError, match="0: sent nobody#1"):
         group.carry(first, to="1", by="2")
     group.carry(second, to="1", by="2")
-    assert not group.machine("1").buffer
+    assert not group.machine("1").held.copies
     assert group.machine("1").processed.prefix[2] == 2
 
 
@@ -141,26 +141,36 @@ def test_dependencies_on_a_leaf_that_has_left_count_as_fulfilled() -> None:
     group.hand(Data(message("2", 7), 0, 0, header), to="3", by="2")
     group.leave("4")
     for _ in range(30):
-        assert list(group.machine("3").buffer) or group.machine("3").routes.gone
+        assert list(group.machine("3").held.copies) or group.machine("3").here.routes.gone
         group.carry_all()
         for node in group.nodes:
             for timer in sorted(group.timers[node], key=str):
                 group.fire(node, timer)
-    assert group.machine("3").routes.gone
-    assert not group.machine("3").buffer
+    assert group.machine("3").here.routes.gone
+    assert not group.machine("3").held.copies
 
 
 def test_a_stranger_cannot_make_a_node_remember_nobodies() -> None:
     """S1, S4, R5."""
     group = line()
     machine = group.machine("1")
-    before = (len(machine.shapes), len(machine.streams.keys), len(machine.waiting.known), len(machine.origins))
+    before = (
+        len(machine.streams.shapes),
+        len(machine.streams.keys),
+        len(machine.waiting.known),
+        len(machine.here.origins),
+    )
     for i in range(50):
         group.hand(Alias(flat_names([[(2 * (100 + i), (5,), (1,))]])), to="1", by="0")
         group.hand(Ack(((1000 + i, 1),)), to="1", by="0")
         with pytest.raises(PeerError):
             group.hand(Data(message(f"x{i}"), 0, 0, Whole(0, 0, 0, [], []).flat()), to="1", by="0")
-    after = (len(machine.shapes), len(machine.streams.keys), len(machine.waiting.known), len(machine.origins))
+    after = (
+        len(machine.streams.shapes),
+        len(machine.streams.keys),
+        len(machine.waiting.known),
+        len(machine.here.origins),
+    )
     assert after == before
 
 

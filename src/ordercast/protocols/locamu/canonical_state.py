@@ -1,49 +1,61 @@
 """When two states of a LoCaMu node are the same: in which order it first heard of streams makes no difference.
 
-Only where every past travels whole. With sessions on its links (H3), the other ends know streams and shapes by names
-that this node gave them, and these are part of its state.
+Only where every past travels whole. With sessions on its links (LCM-H3), the other ends know streams and shapes by
+names that this node gave them, and these are part of its state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping, Sequence
 
-from ordercast.core.state import freeze
-from ordercast.protocols.locamu.store import Copy, Entry
-from ordercast.protocols.locamu.streams import Past, plain
+from ordercast.core.state import State, freeze
+from ordercast.protocols.locamu.held import Held
+from ordercast.protocols.locamu.neighbourhood import Neighbourhood
+from ordercast.protocols.locamu.rounds import ACK_EVERY, Rounds
+from ordercast.protocols.locamu.store import Copy, Entry, Store
+from ordercast.protocols.locamu.streams import Streams
+from ordercast.protocols.locamu.vectors import plain
 
-if TYPE_CHECKING:
-    from ordercast.protocols.locamu.machine import Locamu
+_TOLD_APART: dict[str, frozenset[str]] = {
+    "streams": frozenset({"index", "keys", "values", "shapes"}),
+    "store": frozenset({"entries"}),
+    "held": frozenset({"copies"}),
+    "waiting": frozenset({"complete", "queues"}),
+    "rounds": frozenset({"changes", "told", "last_told"}),
+}
 
-_TOLD_HERE = frozenset({"streams", "shapes", "store", "buffer", "waiting", "changes", "told", "last_told"})
 
-
-def nameless(node: Locamu, ack_every: int) -> Hashable:
+def canonical(parts: Mapping[str, State]) -> Hashable:
     """The state without the names that the node uses among its own.
 
     Of the changes that are not acknowledged yet it tells who has not heard of them, and their number only roughly:
-    nothing depends on it as long as they are much fewer than `ack_every`. For which of its missing acknowledgements a
-    message waits first (S4) decides nothing either.
+    nothing depends on it as long as they are much fewer than are acknowledged at once. For which of its missing
+    acknowledgements a message waits first (LCM-S4) decides nothing either.
     """
-    keys = node.streams.keys
-    others = tuple(
-        (name, freeze(value))
-        for name, value in sorted(vars(node).items())
-        if name not in node.constant and name not in _TOLD_HERE
-    )
+    others = tuple([
+        (name, attribute, freeze(value))
+        for name, part in sorted(parts.items())
+        for attribute, value in sorted(vars(part).items())
+        if attribute not in part.constant and attribute not in _TOLD_APART.get(name, ())
+    ])  # fmt: skip
+    here, streams, store = parts["here"], parts["streams"], parts["store"]
+    held, rounds = parts["held"], parts["rounds"]
+    assert isinstance(here, Neighbourhood)
+    assert isinstance(streams, Streams)
+    assert isinstance(store, Store)
+    assert isinstance(held, Held)
+    assert isinstance(rounds, Rounds)
     return (
         others,
-        _past(keys, node.streams.values),
-        tuple([(number, _entry(keys, entry)) for number, entry in sorted(node.store.items())]),
-        frozenset((key, copy.sender, _copy(copy)) for key, copy in node.buffer.items()),
-        (freeze(node.waiting.known), freeze(node.waiting.beyond), freeze(node.waiting.moved)),
-        frozenset(peer for peer in node.linked if node.told.get(peer, 0) < node.changes),
-        (node.changes - node.last_told) // (ack_every // 2),
+        _past(streams.keys, streams.values),
+        tuple([(number, _entry(streams.keys, entry)) for number, entry in sorted(store.entries.items())]),
+        frozenset((key, copy.sender, _copy(copy)) for key, copy in held.copies.items()),
+        frozenset(peer for peer in here.linked if rounds.told.get(peer, 0) < rounds.changes),
+        (rounds.changes - rounds.last_told) // (ACK_EVERY // 2),
     )
 
 
-def _past(keys: Sequence[int], values: Past | list[int]) -> Hashable:
+def _past(keys: Sequence[int], values: Sequence[int]) -> Hashable:
     return frozenset(pair for pair in zip(keys, values, strict=False) if pair[1])
 
 

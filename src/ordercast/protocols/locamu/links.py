@@ -9,14 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from ordercast.core.errors import PeerError
-from ordercast.core.machine import Place
 from ordercast.core.messages import Message
 from ordercast.core.state import State
-from ordercast.protocols.locamu.neighbourhood import Surroundings
-from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS, Data
-from ordercast.protocols.locamu.rules import Options
-from ordercast.protocols.locamu.store import Copy, Name
-from ordercast.protocols.locamu.streams import Past, Shape, Vector
+from ordercast.protocols.locamu.neighbourhood import Neighbourhood
+from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS, Data, Whole
+from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.processed import Processed
+from ordercast.protocols.locamu.store import Copy
+from ordercast.protocols.locamu.streams import Streams
+from ordercast.protocols.locamu.vectors import Name, Past, Shape, Vector, usable
 
 _LONG = 1024
 _MOST_HELD = 256
@@ -71,43 +72,51 @@ class Incoming(State):
         self.session, self.held = session, held
 
 
-class Sessions(Surroundings):
-    """The links of a node."""
+class Links(Part):
+    """The links of a node: on each, both ends remember what was said."""
 
-    durable: ClassVar[tuple[str, ...]] = (*Surroundings.durable, "sessions")
+    durable: ClassVar[tuple[str, ...]] = ("sessions",)
+    here: Neighbourhood
+    streams: Streams
+    processed: Processed
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self) -> None:
         self.sessions = 0
         self.outgoing: dict[int, Outgoing] = {}
         self.incoming: dict[int, Incoming] = {}
         self.bursts: dict[int, dict[int, Incoming]] = {}
         """By session, of copies that are sent again (H8): if one is lost, those behind it are, too."""
-        super().__init__(place, options)
 
-    def _survey(self) -> None:
-        super()._survey()
+    def see_anew(self) -> None:
+        """The tree has changed: begin new sessions, and read the old ones with what streams and shapes mean now."""
         for peer in self.outgoing:
-            self._close(peer)
+            self.close(peer)
         bursts = [link for links in self.bursts.values() for link in links.values()]
         for link in (*self.incoming.values(), *bursts):
             link.local, link.into = [_UNHEARD] * len(link.keys), {}
             for i, key in enumerate(link.keys):
                 self._place_stream(link, i, key)
             link.shapes = {
-                code: (self._shape(shape.forwarder, shape.nodes), indices)
+                code: (self.streams.shape(shape.forwarder, shape.nodes), indices)
                 for code, (shape, indices) in link.shapes.items()
             }
 
+    def forget(self, peer: int) -> None:
+        """LCM-V6: there is no link to who has left."""
+        self.outgoing.pop(peer, None)
+        self.incoming.pop(peer, None)
+        self.bursts.pop(peer, None)
+
     # Sending
 
-    def _close(self, peer: int) -> None:
+    def close(self, peer: int) -> None:
         """H5: the next copy to the peer begins a session."""
         link = self.outgoing.get(peer)
         if link is not None:
             link.session = 0
             link.pending.clear()
 
-    def _note_changes(self, streams: Sequence[int], links: Iterable[Outgoing]) -> None:
+    def note_changes(self, streams: Sequence[int], links: Iterable[Outgoing]) -> None:
         """These have a higher number now: open sessions will have to say so."""
         for link in links:
             if link.session:
@@ -115,7 +124,7 @@ class Sessions(Surroundings):
                 if len(link.pending) > _LONG:
                     link.pending = list(dict.fromkeys(link.pending))
 
-    def _encode(self, link: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int) -> tuple[int, ...]:
+    def encode(self, link: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int) -> tuple[int, ...]:
         """H3, H6, H7: the header of the next copy of a session."""
         fresh: list[int] = []
         changes = self._changes(link, past, fresh) if link.pending else []
@@ -176,7 +185,7 @@ class Sessions(Surroundings):
             told[stream] = 0
         return fresh
 
-    def _outgoing(self, peer: int, past: Past) -> Outgoing:
+    def outgoing_to(self, peer: int, past: Past) -> Outgoing:
         """The link to the peer, its session counted on or opened."""
         link = self.outgoing.get(peer)
         if link is None:
@@ -193,7 +202,7 @@ class Sessions(Surroundings):
             link.told += [_UNHEARD] * (len(keys) - len(link.told))
         return link
 
-    def _burst(self) -> Outgoing:
+    def burst(self) -> Outgoing:
         """H8: a session for copies that are sent again together; it ends with them."""
         self.sessions += 1
         link = Outgoing()
@@ -201,7 +210,7 @@ class Sessions(Surroundings):
         link.told = [_UNHEARD] * len(self.streams.keys)
         return link
 
-    def _encode_again(
+    def encode_again(
         self, burst: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int
     ) -> tuple[int, ...]:
         """H8: the header of the next copy of a burst; nobody has noted what changed since the one before."""
@@ -209,7 +218,7 @@ class Sessions(Surroundings):
         past += (0,) * (len(keys) - len(past))
         burst.number += 1
         burst.pending = [i for i, value in enumerate(past) if value != told[i] and keys[i] >= 0]
-        return self._encode(burst, past, vectors, depth, epoch)
+        return self.encode(burst, past, vectors, depth, epoch)
 
     def _introductions(self, link: Outgoing, fresh: list[int], new: list[Shape]) -> list[int]:
         """H6: streams and shapes that the other end has not heard of."""
@@ -227,13 +236,13 @@ class Sessions(Surroundings):
 
     # Receiving
 
-    def _incoming(self, peer: int) -> Incoming:
+    def incoming_from(self, peer: int) -> Incoming:
         link = self.incoming.get(peer)
         if link is None:
             link = self.incoming[peer] = Incoming()
         return link
 
-    def _burst_from(self, peer: int, session: int) -> Incoming | None:
+    def burst_from(self, peer: int, session: int) -> Incoming | None:
         """H8: where the copies of a burst are read; None: it is too old, or one of them was lost."""
         links = self.bursts.setdefault(peer, {})
         link = links.get(session)
@@ -247,7 +256,7 @@ class Sessions(Surroundings):
             link.session = session
         return None if link.broken else link
 
-    def _in_turn(self, link: Incoming, packet: Data) -> Iterator[Data]:
+    def in_turn(self, link: Incoming, packet: Data) -> Iterator[Data]:
         """H4: the copies that can be read now, this one among them if it is its turn; each before the next is asked."""
         session, number = abs(packet.session), packet.number
         if session < link.session or (session == link.session and number < link.next):
@@ -263,19 +272,41 @@ class Sessions(Surroundings):
                 break
             yield following
 
-    def _read(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+    def read(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
         """A copy whose turn it is, and the streams whose number differs from the copy before."""
         link.next += 1
         try:
             return self._decode(peer, link, packet)
         except (IndexError, KeyError, ValueError):
-            raise self._nonsense(peer, packet.message) from None
+            raise self.nonsense(peer, packet.message) from None
 
-    def _nonsense(self, peer: int, message: Message) -> PeerError:
-        return PeerError(self.routes.nodes[peer], f"sent {message.id} with a header that makes no sense")
+    def read_whole(self, peer: int, packet: Data) -> Copy:
+        """A copy whose header stands for itself."""
+        try:
+            told = Whole.read(packet.header)
+        except ValueError:
+            raise self.nonsense(peer, packet.message) from None
+        if not all(map(self.here.may_forward, (told.forwarder, *(flagged >> 1 for flagged, _, _ in told.vectors)))):
+            raise self.nonsense(peer, packet.message)
+        vectors = tuple([self.streams.vector(vector) for vector in told.vectors])
+        past = list(told.past)
+        return Copy(
+            packet.message,
+            told.forwarder,
+            told.depth,
+            told.epoch,
+            vectors,
+            tuple([value for _, value in past]),
+            [key for key, _ in past],
+            peer,
+            usable(vectors),
+        )
+
+    def nonsense(self, peer: int, message: Message) -> PeerError:
+        return PeerError(self.here.routes.nodes[peer], f"sent {message.id} with a header that makes no sense")
 
     def _decode(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
-        """What `_encode` was given."""
+        """What `encode` was given."""
         header, values, shapes = packet.header, link.values, link.shapes
         head, at, depth, epoch = header[0], 1, 0, 0
         if head & _PLACED:
@@ -333,10 +364,10 @@ class Sessions(Surroundings):
         for _ in range(shapes):
             code, forwarder, end = header[at], header[at + 1], at + 3 + header[at + 2]
             indices = header[at + 3 : end]
-            if not at + 3 <= end <= len(header) or not self._may_forward(forwarder):
+            if not at + 3 <= end <= len(header) or not self.here.may_forward(forwarder):
                 raise ValueError(forwarder)
             keys = [key if key >= 0 else ~key for key in (link.keys[index] for index in indices)]
-            link.shapes[code] = (self._shape(forwarder, tuple([key & SECOND for key in keys])), indices)
+            link.shapes[code] = (self.streams.shape(forwarder, tuple([key & SECOND for key in keys])), indices)
             at = end
         return at
 
@@ -351,12 +382,12 @@ class Sessions(Surroundings):
         self._place_stream(link, index, key)
 
     def _place_stream(self, link: Incoming, index: int, key: int) -> None:
-        if key >= 0 and self._is_inside(key):
+        if key >= 0 and self.here.is_inside(key):
             link.local[index] = self.streams.at(key, inside=True)
-        if key >= 0 and key & SECOND == self.me and key >> SECOND_BITS in self.processed.gapless:
+        if key >= 0 and key & SECOND == self.here.me and key >> SECOND_BITS in self.processed.gapless:
             link.into[index] = key >> SECOND_BITS
 
-    def _gaps(self) -> set[int]:
+    def gaps(self) -> set[int]:
         """H5: peers whose copies cannot be read because one before them is missing; their sessions end here."""
         found: set[int] = set()
         for peer, link in self.incoming.items():

@@ -13,7 +13,7 @@ from ordercast.core.state import State
 from ordercast.overlay.extended import Routes
 from ordercast.protocols.locamu.packets import SECOND_BITS
 from ordercast.protocols.locamu.rules import Radii, radii
-from ordercast.protocols.locamu.streams import Past, Vector
+from ordercast.protocols.locamu.vectors import Past, Vector
 
 WORD = 4
 

@@ -1,18 +1,19 @@
 """LoCaMu, localized reliable causal multicast on a tree: the corrected protocol, and the published one.
 
-Spec: docs/protocols/locamu.md. The parts: rules and radii, packets, links, store, forwarding, ordering, machine.
+Spec: docs/protocols/locamu.md.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ordercast.core.machine import Place
+from ordercast.core.errors import UsageError
+from ordercast.core.ids import Topic
+from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee
 from ordercast.core.registry import ProtocolInfo
-from ordercast.protocols.locamu.machine import Locamu
-from ordercast.protocols.locamu.membership.node import Membership
 from ordercast.protocols.locamu.membership.notices import Farewell, Knock, Welcome
+from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Ack, Alias, Data, Notice
 from ordercast.protocols.locamu.rules import Options, PublishedOptions, printed_with
 
@@ -26,6 +27,12 @@ class PublishedLocamu(Locamu):
     def __init__(self, place: Place, options: PublishedOptions) -> None:
         self.rules = printed_with(options.corrections)
         super().__init__(place, options)
+
+    def on_subscribe(self, topic: Topic, _out: Outbox) -> None:
+        raise UsageError(f"{self.place.node} cannot subscribe to {topic!r}: the members of a group are fixed")
+
+    def on_unsubscribe(self, topic: Topic, _out: Outbox) -> None:
+        raise UsageError(f"{self.place.node} cannot leave {topic!r}: the members of a group are fixed")
 
 
 def reach(options: Any) -> int:
@@ -46,7 +53,7 @@ LOCAMU = ProtocolInfo(
     ),
     metadata="17 + o + t + vectors of the last 2f + 1 nodes + changes of the past; see locamu.md",
     genuine=False,
-    build=Membership,
+    build=Locamu,
     packets=(Data, Alias, Ack, Notice, Knock, Welcome, Farewell),
     options=Options,
     reach=reach,

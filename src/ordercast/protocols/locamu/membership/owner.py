@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.state import State
+from ordercast.overlay.extended import Routes
 from ordercast.protocols.locamu.membership.notices import Change
 
 
@@ -72,9 +73,29 @@ class Owner(State):
         if (leaf, under) not in self.asked:
             self.asked = (*self.asked, (leaf, under))
 
-    def leaving(self) -> set[NodeId]:
-        """Who has said that it leaves, and so says nothing more."""
-        return {leaf for leaf, under in self.asked if under is None}
+    def next_view(self, tree: Routes, view: int) -> Change | None:
+        """LCM-V2: the next change that was asked for and is possible, under way from now on; None: it is not time."""
+        while self.asked and not self.under_way:
+            (leaf, under), *rest = self.asked
+            self.asked = tuple(rest)
+            if under is None:
+                possible = leaf in tree.rank and tree.is_leaf(tree.rank[leaf])
+            else:
+                possible = leaf not in tree.rank and tree.rank[under] not in tree.gone
+            if possible:
+                self.under_way = view
+                return leaf, under
+        return None
+
+    def show(self, nodes: set[NodeId], changed: NodeId) -> None:
+        """LCM-V3, LCM-V6: wait for these to see the view, but not for who says nothing any more, or nothing yet."""
+        leaving = {leaf for leaf, under in self.asked if under is None}
+        self.unseen = frozenset(nodes) - leaving - {changed}
+
+    def end_view(self) -> int:
+        """Everybody has seen the view; which it was."""
+        ended, self.under_way = self.under_way, 0
+        return ended
 
     def seen(self, view: int, node: NodeId) -> bool:
         """V3, V6: whether everybody goes by the view now, because of this node."""

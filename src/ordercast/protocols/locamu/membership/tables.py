@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import ClassVar
 
+from ordercast.core.errors import unknown_name
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.state import State
 from ordercast.overlay.extended import Audience, Routes
@@ -140,6 +141,15 @@ class Tables(State):
         """E1: the first member at the start, or the first node of all if there was none or it has left."""
         first = min(self.start.initial(topic) or {0})
         return tree.nodes[0 if first in tree.gone else first]
+
+    def present_owner(self, topic: Topic) -> NodeId:
+        """LCM-E1: whom this node asks for a change of that group now."""
+        return self.owner(topic, self.tree(self.view))
+
+    def check_publishable(self, topic: Topic) -> None:
+        """Nobody publishes to a group that nobody has heard of, or to one of the protocol itself."""
+        if is_internal(topic) or not self.knows(topic):
+            raise unknown_name("group", topic, sorted({*self.start.topics(), *self.newest}))
 
     def tag(self, topic: Topic) -> int:
         """E3: what a message that this node publishes goes by."""

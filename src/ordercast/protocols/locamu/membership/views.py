@@ -1,45 +1,78 @@
 """LoCaMu with a tree that changes, as those see it who are on it: views, one leaf at a time.
 
-Spec: docs/protocols/locamu.md (V2, V3, V6).
+Spec: docs/protocols/locamu.md (LCM-V2 to LCM-V4, LCM-V6).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
-from ordercast.core.ids import NodeId, Topic
-from ordercast.core.machine import Outbox, Place
+from ordercast.core.ids import NodeId
+from ordercast.core.machine import Outbox
+from ordercast.protocols.locamu.held import Held
+from ordercast.protocols.locamu.links import Links
+from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.groups import Groups
 from ordercast.protocols.locamu.membership.notices import (
     EVERYBODY,
-    Ask,
     Content,
     Depart,
     Enter,
+    Members,
     Seen,
     Settled,
     View,
+    Welcome,
+    decode,
     only,
 )
-from ordercast.protocols.locamu.ordering import KNOWN, News
-from ordercast.protocols.locamu.rules import Options
-from ordercast.protocols.locamu.store import Copy, Entry
+from ordercast.protocols.locamu.membership.owner import Owner
+from ordercast.protocols.locamu.membership.tables import Tables
+from ordercast.protocols.locamu.neighbourhood import Neighbourhood
+from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS
+from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.processed import Processed
+from ordercast.protocols.locamu.resend import Resend
+from ordercast.protocols.locamu.rounds import Rounds
+from ordercast.protocols.locamu.store import Entry, Store
+from ordercast.protocols.locamu.streams import Streams
+from ordercast.protocols.locamu.waiting import Waiting
 
 
-class Views(Groups):
-    """One node, with its part in the changes of the tree around it."""
+class Views(Part):
+    """A node's part in the changes of the tree around it."""
 
-    durable: ClassVar[tuple[str, ...]] = (*Groups.durable, "owed")
+    durable: ClassVar[tuple[str, ...]] = ("owed",)
+    here: Neighbourhood
+    streams: Streams
+    processed: Processed
+    waiting: Waiting
+    store: Store
+    links: Links
+    rounds: Rounds
+    held: Held
+    resend: Resend
+    tables: Tables
+    owner: Owner
+    announcements: Announcements
+    groups: Groups
 
-    def __init__(self, place: Place, options: Options) -> None:
-        super().__init__(place, options)
+    def __init__(self) -> None:
         self.owed: dict[int, NodeId] = {}
-        """V6: views that this node may not yet say it has seen, and who leaves there."""
+        """LCM-V6: views that this node may not yet say it has seen, and who leaves there."""
         self.strangers: frozenset[NodeId] = frozenset()
-        """Suspected nodes that are not on the tree."""
+        """Suspected nodes that are not linked to this one, or not yet."""
 
-    def _let_in(self, leaf: NodeId, out: Outbox) -> None:
-        """V4: the leaf may begin; its parent tells it."""
+    # Messages of the protocol itself
+
+    def take_in(self, entry: Entry, out: Outbox) -> None:
+        """Act on a message of the protocol itself, if it is for this node."""
+        topic = entry.message.topic
+        if not entry.depth and (topic == EVERYBODY or topic == only(self.here.name)):
+            content = decode(entry.message.payload)
+            if content is not None:
+                self._take_in(content, entry, out)
 
     def _take_in(self, content: Content, entry: Entry, out: Outbox) -> None:
         publisher = entry.message.publisher
@@ -61,34 +94,32 @@ class Views(Groups):
             case Settled(number):
                 self._on_settled(number, out)
             case _:
-                super()._take_in(content, entry, out)
+                self.groups.take_in(content, entry, out)
+
+    def announce(self, content: Content) -> None:
+        """Who announces a change waits for everybody who gets this message now to acknowledge it."""
+        if isinstance(content, Members):
+            self.owner.announced(content.topic, content.epoch, self._everybody())
+        elif isinstance(content, View):
+            self.owner.show(self._everybody(), content.node)
+
+    def _everybody(self) -> set[NodeId]:
+        """Who gets a message to everybody that this node publishes now."""
+        tree = self.tables.tree(self.tables.view)
+        return {tree.nodes[node] for node in tree.present()}
 
     def _next_view(self) -> None:
-        """V2, V6: the first node changes the tree one leaf at a time."""
-        owner, tables = self.owner, self.tables
-        while owner.asked and not owner.under_way:
-            (leaf, under), *rest = owner.asked
-            owner.asked = tuple(rest)
-            tree = tables.tree(tables.view)
-            if under is None:
-                possible = leaf in tree.rank and tree.is_leaf(tree.rank[leaf])
-            else:
-                possible = leaf not in tree.rank and tree.rank[under] not in tree.gone
-            if possible:
-                owner.under_way = tables.view + 1
-                self._tell(EVERYBODY, View(owner.under_way, leaf, under))
+        """LCM-V2, LCM-V6: the first node changes the tree one leaf at a time."""
+        tables = self.tables
+        change = self.owner.next_view(tables.tree(tables.view), tables.view + 1)
+        if change is not None:
+            self.announcements.tell(EVERYBODY, View(tables.view + 1, *change))
 
     def _end_view(self) -> None:
-        self._tell(EVERYBODY, Settled(self.owner.under_way))
-        self.owner.under_way = 0
-
-    def _announce(self, topic: Topic, content: Content, out: Outbox) -> None:
-        if isinstance(content, View):
-            self.owner.unseen = frozenset(self._everybody()) - self.owner.leaving() - {content.node}
-        super()._announce(topic, content, out)
+        self.announcements.tell(EVERYBODY, Settled(self.owner.end_view()))
 
     def _on_view(self, view: View) -> None:
-        """V2, V3, V6: publish by the new tree from now on. Who joins is looked at at once, who leaves not yet lost."""
+        """LCM-V2, LCM-V3, LCM-V6: publish by the new tree. Who joins is looked at at once, who leaves not yet lost."""
         if view.number > self.tables.view:
             tree = self.tables.tree(self.tables.view)
             if view.number > self.tables.view + 1 or not tree.can_change(view.node, view.under):
@@ -97,86 +128,79 @@ class Views(Groups):
             if view.under is not None:
                 self._look_around()
             else:
-                self._ask_again(view.node)
+                self.groups.ask_again(view.node)
         if view.under is not None:
-            self._tell(only(self.routes.nodes[0]), Seen(view.number))
-        elif view.node != self._name:
+            self._say_seen(view.number)
+        elif view.node != self.here.name:
             self.owed[view.number] = view.node
 
-    def _ask_again(self, leaving: NodeId) -> None:
-        """V6: what the owner that leaves has not done is asked of its successor."""
-        before = self.tables.around()
-        for topic in sorted(self.requests):
-            if self.tables.owner(topic, before) == leaving:
-                for joins in self.requests[topic]:
-                    self._tell(only(self._owner_of(topic)), Ask(topic, joins))
+    def _say_seen(self, view: int) -> None:
+        self.announcements.tell(only(self.here.routes.nodes[0]), Seen(view))
 
     def _on_settled(self, number: int, out: Outbox) -> None:
-        """V3: the parent lets the leaf in. V6: everything of who has left is forgotten."""
+        """LCM-V3: the parent lets the leaf in. LCM-V6: everything of who has left is forgotten."""
         if number > self.tables.view or not self.tables.settle(number):
             return
         leaf, under = self.tables.changes[number - 1]
-        if under == self._name:
-            self._let_in(leaf, out)
+        if under == self.here.name:
+            self.let_in(leaf, out)
         elif under is None:
-            self._lose(self.routes.rank[leaf])
+            self._lose(self.here.routes.rank[leaf])
             for topic, epoch in self.owner.without(leaf):
-                self._confirm(topic, epoch)
-        self._discard()
+                self.groups.confirm(topic, epoch)
+        self.groups.discard()
+
+    def let_in(self, leaf: NodeId, out: Outbox) -> None:
+        """LCM-V4: a leaf begins with all that its parent knows at that moment."""
+        tables, entered = self.tables, self.tables.entered(leaf)
+        if not 0 < entered <= tables.settled:
+            return
+        ball = self.here.ball(self.here.routes.rank[leaf])
+        known = self.streams.pairs(self.streams.values)
+        streams = [(stream >> SECOND_BITS, stream & SECOND, number) for stream, number in sorted(known)]
+        past = tuple((a, b, number) for a, b, number in streams if a in ball and b in ball)
+        out.send(leaf, Welcome(tuple(tables.changes), tables.settled, tables.lists_for(entered), past))
+
+    def inherit(self, past: Iterable[tuple[int, int, int]]) -> None:
+        """LCM-V4: begin with the past of the parent, as far as this node looks."""
+        self.streams.raise_to_pairs([(a << SECOND_BITS | b, number) for a, b, number in past])
+
+    # What changes around this node
 
     def _look_around(self) -> None:
-        self.routes = self.tables.around()
-        self.origins = {}
-        self._survey()
-        self._meet_strangers()
+        """See the tree as it is now; what is known already stays."""
+        self.here.look_around(self.tables.around())
+        self.processed.watch(*self.here.numbering())
+        for part in (self.streams, self.held, self.store, self.links):
+            part.see_anew()
+        self.store.wait_anew()
+        self.meet_strangers()
 
-    def _meet_strangers(self) -> None:
-        """Who was suspected before it was part of the tree is suspected still."""
-        met = {name for name in self.strangers if self.routes.rank.get(name) in self.linked}
-        self.suspected.update(self.routes.rank[name] for name in met)
+    def meet_strangers(self) -> None:
+        """Suspect still whoever was suspected before it was part of the tree."""
+        rank, linked = self.here.routes.rank, self.here.linked
+        met = {name for name in self.strangers if rank.get(name) in linked}
         self.strangers -= met
-        self.active = self._find_active()
+        self.here.suspect(rank[name] for name in met)
+
+    def suspect(self, peer: NodeId) -> None:
+        """Remember that a node is suspected that may become part of the tree."""
+        self.strangers |= {peer}
+
+    def trust(self, peer: NodeId) -> None:
+        self.strangers -= {peer}
 
     def _lose(self, rank: int) -> None:
-        """V6: no streams of it, no link to it, nothing that waits for it."""
-        self.processed.forget(rank)
-        self.waiting.forget(rank)
-        self.outgoing.pop(rank, None)
-        self.incoming.pop(rank, None)
-        self.bursts.pop(rank, None)
-        self.attending.pop(rank, None)
-        self.pushing.pop(rank, None)
-        self.told.pop(rank, None)
-        self.suspected.discard(rank)
+        """LCM-V6: no streams of it, no link to it, nothing that waits for it."""
+        for part in (self.processed, self.waiting, self.links, self.rounds, self.resend):
+            part.forget(rank)
+        self.here.trust(rank)
         self._look_around()
         self.streams.forget(rank)
 
-    # Who leaves
-
-    def _tick(self, out: Outbox) -> None:
-        super()._tick(out)
-        self._look_up(out)
-
-    def _look_up(self, out: Outbox) -> None:
-        if self.owed:
-            self._pay()
-        super()._look_up(out)
-
-    def _pay(self) -> None:
-        """V6: say that a view is seen once no message of who leaves is in store here."""
+    def pay(self) -> None:
+        """LCM-V6: say that a view is seen once no message of who leaves is in store here."""
         for view, leaf in sorted(self.owed.items()):
-            if not self._keeps_anything_of(leaf):
+            if not self.store.keeps_anything_of(leaf):
                 del self.owed[view]
-                self._tell(only(self.routes.nodes[0]), Seen(view))
-
-    def _keeps_anything_of(self, node: NodeId) -> bool:
-        return any(entry.message.publisher == node for entry in self.store.values())
-
-    def _sort_out(self, copy: Copy, news: News | None, out: Outbox) -> int:
-        """V6: when a node is forgotten, everybody has all its messages under all their names."""
-        if self.routes.gone and self._origin(copy.message) in self.routes.gone:
-            return KNOWN
-        return super()._sort_out(copy, news, out)
-
-    def _may_forward(self, node: int) -> bool:
-        return super()._may_forward(node) or node in self.routes.gone
+                self._say_seen(view)

@@ -1,0 +1,29 @@
+"""What the parts of a LoCaMu node have in common: own state, and other parts of the same node that they work with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ordercast.core.state import State
+
+
+class Part(State):
+    """A part of a node. Annotations of the class name its partners, by the names that the node has for them.
+
+    Partners belong to the node: a part does not count them to its own state.
+    """
+
+    partners: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        named = [name for name, kind in vars(cls).get("__annotations__", {}).items() if "ClassVar" not in str(kind)]
+        cls.partners = (*cls.partners, *named)
+        cls.constant = (*cls.constant, *named)
+
+
+def acquaint(parts: dict[str, State]) -> None:
+    """Give every part its partners among these."""
+    for part in parts.values():
+        if isinstance(part, Part):
+            for name in part.partners:
+                part.__dict__[name] = parts[name]
