@@ -57,8 +57,8 @@ class Oracle:
     """Watches all machines of a run.
 
     Nobody processes a message before one that precedes it and is routed to it, by the list and the tree that it goes by
-    (N7). Nobody lacks that list (the machine itself complains), all who have it have the same, and nobody processes a
-    message by a list older than a stable one (E5). At the end every member of the list that a message went by has
+    (LCM-N7). Nobody lacks that list (the machine itself complains), all who have it have the same, and nobody processes
+    a message by a list older than a stable one (LCM-E5). At the end every member of the list that a message went by has
     delivered it once, nobody else has, and nothing is left in any store.
     """
 
@@ -113,7 +113,7 @@ class Oracle:
         self.processed[node].add(message.id)
 
     def _check_date(self, node: NodeId, copy: Copy) -> None:
-        """E5, V3, V6: nothing by an older list or tree comes after the word that nobody goes by it any more."""
+        """LCM-E5, LCM-V3, LCM-V6: nothing by an older list or tree comes after the word that nothing will."""
         message, (view, epoch) = copy.message, from_tag(copy.epoch)
         if epoch < self.stable[node, message.topic] or view < self.settled[node]:
             raise OracleError(f"{node} processes {message.id} by a list or a tree that is out of date")

@@ -3,7 +3,7 @@
     python -m tests.properties.locamu_storm --seeds 1000 --f 2
 
 Harsher than a network: nothing connects suspicions with crashes, and copies arrive in any order or never. After every
-step the oracle knows what each node has processed and checks causal order hop by hop (N7), at nodes that only pass
+step the oracle knows what each node has processed and checks causal order hop by hop (LCM-N7), at nodes that only pass
 messages on, too; at the end, with everybody trusted, nothing may be missing and everything must be forgotten.
 """
 
@@ -126,7 +126,7 @@ class Storm:
         return {group.nodes[node] for node in depth}
 
     def _look(self) -> None:
-        """N2, N7: what was processed since the last look came after everything that precedes it."""
+        """LCM-N2, LCM-N7: what was processed since the last look came after everything that precedes it."""
         for node in self.group.nodes:
             order = self.group.order[node]
             for i in range(self.seen[node], len(order)):
@@ -143,16 +143,16 @@ class Storm:
             self.seen[node] = len(order)
 
     def _check_invariants(self) -> None:
-        """N2, N3, N5 and N9; N1, N8 and N10 are checked where they could break, N4 by the machine itself."""
+        """LCM-N2, N3, N5 and N9; LCM-N1, N8 and N10 are checked where they could break, LCM-N4 by the machine."""
         group = self.group
         for node in group.nodes:
             machine, mine = group.machine(node), {message.id for message in group.order[node]}
             for forwarder in machine.processed.gapless:
                 for number in range(1, machine.processed.prefix[forwarder] + 1):
                     named = group.numbered[forwarder, machine.here.me, number]
-                    assert named in mine, f"N2: {node} counts {named}, which it has not processed"
+                    assert named in mine, f"LCM-N2: {node} counts {named}, which it has not processed"
             for stream, value in self.pasts_of_nodes[node].items():
-                assert machine.streams.value(stream) >= value, f"N9: the past of {node} shrank"
+                assert machine.streams.value(stream) >= value, f"LCM-N9: the past of {node} shrank"
             past = dict(machine.streams.pairs(tuple(machine.streams.values)))
             self._check_past(node, past)
             self.pasts_of_nodes[node] = past
@@ -161,10 +161,10 @@ class Storm:
                 radii, rank = group.machine(receiver).here.radii, group.routes.rank
                 far = group.routes.distance(rank[packet.message.publisher], rank[receiver])
                 skipped = min(radii.window, far) - len(group.said(packet).vectors)
-                assert skipped <= radii.f, f"N5: {packet.message.id} goes to {receiver} with {skipped} nodes skipped"
+                assert skipped <= radii.f, f"LCM-N5: {packet.message.id} goes to {receiver}, {skipped} nodes skipped"
 
     def _check_past(self, node: NodeId, past: dict[int, int]) -> None:
-        """N3: what the past counts precedes whatever the node does next."""
+        """LCM-N3: what the past counts precedes whatever the node does next."""
         before, known = self.pasts_of_nodes[node], self.group.hop_pasts.get(self.group.routes.rank[node], set())
         for stream, value in past.items():
             first, second = stream >> SECOND_BITS, stream & SECOND
@@ -172,7 +172,7 @@ class Storm:
                 continue  # There the numbers processed count, not the past.
             for number in range(before.get(stream, 0) + 1, value + 1):
                 named = self.group.numbered[first, second, number]
-                assert named in known, f"N3: the past of {node} counts {named}, which does not precede"
+                assert named in known, f"LCM-N3: the past of {node} counts {named}, which does not precede"
 
     def _check_end(self) -> None:
         for message in self.messages:

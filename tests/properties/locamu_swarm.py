@@ -3,7 +3,7 @@
     python -m tests.properties.locamu_swarm --seeds 1000 --f 2
 
 Lines, binary, random, comb and zig-zag trees; overlapping groups; links that lose, double and reorder; crashes with
-recovery, partitions, pauses, false suspicions, and nodes that stay down within the fault assumption (P4), from the
+recovery, partitions, pauses, false suspicions, and nodes that stay down within the fault assumption (LCM-P4), from the
 beginning or from some time on.
 """
 

@@ -27,7 +27,7 @@ SEEDS_PER_TEST = 4
 @pytest.mark.parametrize("seeds", batches(SEEDS_PER_TEST, SEEDS_PER_TEST, SEEDS_PER_TEST), ids=batch_name)
 @pytest.mark.parametrize("f", [1, 2])
 def test_the_promise_is_kept_whatever_changes(f: int, seeds: list[int], tmp_path: Path) -> None:
-    """P1 to P3, N7, E3 to E5, V2 to V6."""
+    """LCM-P1 to LCM-P3, LCM-N7, LCM-E3 to LCM-E5, LCM-V2 to LCM-V6."""
     counts: Counter[str] = Counter()
     for seed in seeds:
         verdict, oracle = judge_seed(seed, f, tmp_path / "run")
@@ -47,13 +47,13 @@ def test_the_swarm_breaks_what_is_broken(mutant: type[Locamu], seed: int, tmp_pa
 
 
 def test_a_new_leaf_keeps_lists_that_messages_to_it_still_go_by(tmp_path: Path) -> None:
-    """V4: here the list is out of date when the leaf begins, and a message by it comes later."""
+    """LCM-V4: here the list is out of date when the leaf begins, and a message by it comes later."""
     verdict, _ = judge_seed(30_070, 2, tmp_path / "run")
     assert verdict.exit_code() == HELD
 
 
 def test_a_new_leaf_forgets_lists_when_it_hears_itself_that_nobody_goes_by_them(tmp_path: Path) -> None:
-    """V4, E5: here its parent has heard that before it hands them over."""
+    """LCM-V4, LCM-E5: here its parent has heard that before it hands them over."""
     verdict, _ = judge_seed(30_055, 2, tmp_path / "run")
     assert verdict.exit_code() == HELD
 
@@ -67,7 +67,7 @@ def test_the_swarm_contains_every_change() -> None:
 
 
 def test_changes_stay_pending_while_a_node_is_down_and_nobody_is_wronged(tmp_path: Path) -> None:
-    """E5, E6: the list is never stable; the new member gets messages all the same."""
+    """LCM-E5, LCM-E6: the list is never stable; the new member gets messages all the same."""
     steps = [
         {"node": "n1", "do": "subscribe", "topic": "g", "at_ms": 300},
         {"node": "n4", "do": "unsubscribe", "topic": "g", "at_ms": 600},

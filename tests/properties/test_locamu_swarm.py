@@ -30,7 +30,7 @@ def test_the_promise_is_kept_whatever_happens(f: int, seeds: list[int], tmp_path
 
 @pytest.mark.parametrize("f", [1, 2, 3])
 def test_no_order_of_packets_and_suspicions_breaks_an_invariant(f: int) -> None:
-    """P1, P2, P3 and N1 to N9, at nodes that only pass messages on, too."""
+    """LCM-P1, LCM-P2, LCM-P3 and LCM-N1 to LCM-N9, at nodes that only pass messages on, too."""
     for seed in fixed_and_todays(6, 3) if f < 3 else fixed_and_todays(2, 1):
         try:
             Storm(seed, f, check=True).run()

@@ -17,7 +17,7 @@ from ordercast.verify.verdict import FAIL, HELD, Verdict
 LIBRARY = Path(__file__).parents[2] / "scenarios"
 
 CASES: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
-    # Without C11 the printed algorithm loses m here, which would hide what C7 is about.
+    # Without LCM-C11 the printed algorithm loses m here, which would hide what LCM-C7 is about.
     ("locamu-s-gap", "causal", {"corrections": ["C11"]}, {"corrections": ["C7", "C11"]}),
     ("locamu-s-proxy", "causal", {}, {"corrections": ["C9"]}),
     ("locamu-s-late", "agreement", {}, {"corrections": ["C10"]}),

@@ -29,7 +29,7 @@ def test_identifiers_grow_along_a_line_and_are_cut_to_the_window() -> None:
 
 
 def test_nobody_waits_for_the_message_it_holds() -> None:
-    """S-SELF: C2, C3 and C4."""
+    """S-SELF: LCM-C2, LCM-C3 and LCM-C4."""
     group = TreeGroup(line(3), "012")
     message = group.publish("0", "012")
     group.forward(message, "012")
@@ -84,7 +84,7 @@ def silenced(protocol: str | ProtocolInfo) -> tuple[TreeGroup, list[Message]]:
 
 
 def test_without_proxies_and_names_a_message_waits_for_a_forwarder_to_come_back() -> None:
-    """S-FIG33 (C15): what is missing is the number of a node that is down, and nobody says it in its place."""
+    """S-FIG33 (LCM-C15): what is missing is the number of a node that is down, and nobody says it in its place."""
     group, (first, second) = silenced("locamu")
     assert group.order["3"] == [first, second]
     group, (first, second) = silenced(SENDS_IN_NOBODYS_NAME)
@@ -246,7 +246,7 @@ def gap(**options: object) -> tuple[TreeGroup, list[str]]:
 
 
 def test_a_number_ahead_of_its_stream_does_not_stand_for_those_before_it() -> None:
-    """S-GAP (C7)."""
+    """S-GAP (LCM-C7)."""
     group, (m, x, y) = gap()
     assert group.processed("3", "1") == (0, {2})
     assert [message.id for message in group.held("3")] == [y]
@@ -256,7 +256,7 @@ def test_a_number_ahead_of_its_stream_does_not_stand_for_those_before_it() -> No
 
 
 def test_as_printed_a_number_ahead_hides_the_gap() -> None:
-    """S-GAP (C7)."""
+    """S-GAP (LCM-C7)."""
     group, (m, _, y) = gap(protocol="locamu-published")
     assert [message.id for message in group.order["3"]] == [m, y], "y is processed before x"
     repaired, _ = gap(protocol="locamu-published", corrections=["C7"])
@@ -281,7 +281,7 @@ def proxied(**options: object) -> tuple[TreeGroup, list[str]]:
 
 
 def test_a_proxy_passes_on_the_whole_header() -> None:
-    """S-PROXY (C9)."""
+    """S-PROXY (LCM-C9)."""
     group, (x, m) = proxied()
     assert [message.id for message in group.held("2")] == [m]
     group.finish()
@@ -290,7 +290,7 @@ def test_a_proxy_passes_on_the_whole_header() -> None:
 
 
 def test_as_printed_a_trimmed_header_breaks_the_order_at_the_next_proxy() -> None:
-    """S-PROXY (C9)."""
+    """S-PROXY (LCM-C9)."""
     group, (_, m) = proxied(protocol="locamu-published")
     assert [message.id for message in group.order["2"]] == [m], "m is processed before x"
     repaired, _ = proxied(protocol="locamu-published", corrections=["C9"])
@@ -311,7 +311,7 @@ def late(**options: object) -> tuple[TreeGroup, str, str]:
 
 
 def test_names_learned_late_are_pushed_downstream() -> None:
-    """S-LATE (C10)."""
+    """S-LATE (LCM-C10)."""
     group, m, n = late()
     assert pushed_names(group, to="3", by="2") == [{"0", "1", "2"}]
     group.carry(Alias, to="3", by="2")
@@ -324,7 +324,7 @@ def test_names_learned_late_are_pushed_downstream() -> None:
 
 
 def test_as_printed_a_message_waits_for_a_name_that_nobody_passes_on() -> None:
-    """S-LATE (C10)."""
+    """S-LATE (LCM-C10)."""
     group, _, n = late(protocol="locamu-published")
     assert not [p for _, to, p in group.in_flight if to == "3" and not isinstance(p, Ack)]
     follower = next(p for _, to, p in group.in_flight if to == "2" and isinstance(p, Data) and p.message.id == n)
@@ -377,7 +377,7 @@ def fence(**options: object) -> tuple[TreeGroup, list[str]]:
 
 @pytest.mark.parametrize("delta", [True, False])
 def test_floors_behind_the_fence_are_ignored(delta: bool) -> None:
-    """S-FENCE (C11)."""
+    """S-FENCE (LCM-C11)."""
     group, expected = fence(delta=delta)
     assert group.processed("3", "0") == (0, set())
     group.finish()
@@ -386,7 +386,7 @@ def test_floors_behind_the_fence_are_ignored(delta: bool) -> None:
 
 
 def test_as_printed_a_neighbours_minimum_loses_messages() -> None:
-    """S-FENCE (C11)."""
+    """S-FENCE (LCM-C11)."""
     group, _ = fence(protocol="locamu-published", delta=False)
     assert group.processed("3", "0") == (2, set())
     group.finish()
@@ -424,7 +424,7 @@ def spider(**options: object) -> tuple[TreeGroup, list[str]]:
 
 
 def test_with_f_2_a_forwarder_numbers_far_enough_to_be_missed() -> None:
-    """S-SPIDER (C13)."""
+    """S-SPIDER (LCM-C13)."""
     group, expected = spider()
     assert [message.id for message in group.held("4")] == expected[1:]
     group.finish()
@@ -433,7 +433,7 @@ def test_with_f_2_a_forwarder_numbers_far_enough_to_be_missed() -> None:
 
 
 def test_with_the_published_radius_a_branch_hides_what_is_missing() -> None:
-    """S-SPIDER (C13)."""
+    """S-SPIDER (LCM-C13)."""
     group, (_, second) = spider(profile="published")
     assert [message.id for message in group.order["4"]] == [second]
 
@@ -462,7 +462,7 @@ def zigzag(**options: object) -> tuple[TreeGroup, list[str], list[bool]]:
 
 
 def test_with_f_2_nodes_beside_the_route_know_what_passed() -> None:
-    """S-ZIGZAG (C14)."""
+    """S-ZIGZAG (LCM-C14)."""
     group, expected, waited = zigzag()
     assert waited == [True] * 5
     group.finish()
@@ -471,7 +471,7 @@ def test_with_f_2_nodes_beside_the_route_know_what_passed() -> None:
 
 
 def test_without_shadows_a_chain_beside_the_trunk_comes_back_unnoticed() -> None:
-    """S-ZIGZAG (C14)."""
+    """S-ZIGZAG (LCM-C14)."""
     group, (_, last), waited = zigzag(profile="published")
     assert waited == [False] * 5
     assert [message.id for message in group.order["7"]] == [last]

@@ -53,9 +53,9 @@ class TreeGroup(Group):
         self.order: dict[str, list[Message]] = {name: [] for name in names}
         """What each node has processed, also where it only passes things on."""
         self.numbered: dict[tuple[int, int, int], str] = {}
-        """The message behind every number: forwarder, numbered node, number (N1)."""
+        """The message behind every number: forwarder, numbered node, number (LCM-N1)."""
         self.hop_pasts: dict[int, set[str]] = {}
-        """What precedes the next message of a node, hop by hop (N3)."""
+        """What precedes the next message of a node, hop by hop (LCM-N3)."""
         self.hop_pasts_at: dict[tuple[int, str], frozenset[str]] = {}
         """The same when a node processed a message."""
         self.spoken: dict[int, tuple[object, Whole]] = {}
@@ -155,16 +155,16 @@ class TreeGroup(Group):
         known.add(copy.message.id)
 
     def check_forgettable(self, at: Neighbourhood, entry: Entry) -> None:
-        """N10: whoever is linked and numbered has processed the message, and all names from upstream are there."""
+        """LCM-N10: whoever is linked and numbered has processed the message, and all names from upstream are there."""
         routes, message = self.routes, entry.message
         for shape, _, _ in entry.vectors:
             for node in set(shape.nodes).intersection(at.linked):
-                assert message in self.order[self.nodes[node]], f"N10: {message.id} is forgotten, {node} lacks it"
+                assert message in self.order[self.nodes[node]], f"LCM-N10: {message.id} is forgotten, {node} lacks it"
         owners = {shape.forwarder for shape, _, _ in entry.vectors}
         here, origin = at.me, routes.rank[message.publisher]
         for _ in range(min(at.radii.numbering, routes.distance(here, origin))):
             here = routes.step(here, origin)
-            assert here in owners, f"N10: {message.id} is forgotten before {here} has named it"
+            assert here in owners, f"LCM-N10: {message.id} is forgotten before {here} has named it"
 
     def assert_forgotten(self) -> None:
         """All stores and buffers are empty, and every table is one number per forwarder."""

@@ -1,7 +1,7 @@
 """The f-redundant extended graph of a tree: links to everybody near, and which way the members of a group lie.
 
-Spec: docs/protocols/locamu.md (G1 to G4). `Routes` is one object for all nodes of a run, so that a machine need only
-keep what lies around it.
+Spec: docs/protocols/locamu.md (LCM-G1 to LCM-G4). `Routes` is one object for all nodes of a run, so that a machine need
+only keep what lies around it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Audience:
 class Routes:
     """A tree with its groups. Nodes are known by rank: their place in the one order that everybody agrees on.
 
-    A tree never changes: `with_leaf` and `without_leaf` give another one (G7). No rank is ever used again.
+    A tree never changes: `with_leaf` and `without_leaf` give another one (LCM-G7). No rank is ever used again.
     """
 
     def __init__(self, tree: Graph, groups: Mapping[Topic, tuple[NodeId, ...]] | None) -> None:
@@ -72,7 +72,7 @@ class Routes:
     # Other trees
 
     def with_leaf(self, leaf: NodeId, under: NodeId) -> Routes:
-        """G7: the tree with one more node. All who ask for the same get the same object."""
+        """LCM-G7: the tree with one more node. All who ask for the same get the same object."""
         known = self._others.get((leaf, under))
         if known is not None:
             return known
@@ -90,7 +90,7 @@ class Routes:
         return grown
 
     def without_leaf(self, leaf: NodeId) -> Routes:
-        """G7: the tree without one of its leaves, whose rank stays taken."""
+        """LCM-G7: the tree without one of its leaves, whose rank stays taken."""
         known = self._others.get((leaf, None))
         if known is not None:
             return known
@@ -169,7 +169,7 @@ class Routes:
         return self._lists is None or node in self._lists[topic]
 
     def leads(self, here: int, there: int, topic: Topic) -> bool:
-        """G3: whether a member lies at or beyond `there`, seen from its neighbour `here`."""
+        """LCM-G3: whether a member lies at or beyond `there`, seen from its neighbour `here`."""
         return self.leads_to(here, there, self._groups.get(topic) or self.group(topic))
 
     def leads_to(self, here: int, there: int, audience: Audience) -> bool:
@@ -203,7 +203,7 @@ class Routes:
         return parent[here]
 
     def ball(self, centre: int, radius: int) -> Ball:
-        """G2: everybody within `radius` of a node, nearest first; the node itself with distance 0."""
+        """LCM-G2: everybody within `radius` of a node, nearest first; the node itself with distance 0."""
         ball: Ball = {centre: (0, centre)}
         rim = [centre]
         for distance in range(1, radius + 1):
@@ -217,7 +217,7 @@ class Routes:
         return ball
 
     def depth_beyond(self, start: int, there: int, audience: Audience, depth: int) -> int:
-        """G4: how far off the route of a message `there` is, if `start` is `depth` off it and nearer to its origin."""
+        """LCM-G4: how far off the route of a message `there` is, if `start`, nearer to its origin, is `depth` off."""
         here = start
         while here != there:
             after = self.step(here, there)
@@ -228,7 +228,7 @@ class Routes:
     def targets(
         self, node: int, came: int, audience: Audience, depth: int, radius: int, shadow: int
     ) -> list[tuple[int, int, int]]:
-        """G3, G4: whom a message goes on to: rank, distance and depth of each, in order of distance."""
+        """LCM-G3, LCM-G4: whom a message goes on to: rank, distance and depth of each, in order of distance."""
         found: list[tuple[int, int, int]] = []
         rim = [(node, came, depth)]
         for distance in range(1, radius + 1):
@@ -319,7 +319,7 @@ def parents_of(tree: Graph, later: Collection[NodeId]) -> dict[NodeId, NodeId]:
 
 
 def extended(routes: Routes, reach: int) -> Graph:
-    """G1: a link between every two nodes that are at most `reach` hops apart."""
+    """LCM-G1: a link between every two nodes that are at most `reach` hops apart."""
     nodes = routes.nodes
     edges: list[Edge] = []
     for node in range(len(nodes)):

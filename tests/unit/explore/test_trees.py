@@ -186,7 +186,7 @@ def test_the_search_reaches_exactly_the_ends_of_all_schedules(
 
 @pytest.mark.parametrize("name", [name for name, scope in SCOPES.items() if not scope.large])
 def test_locamu_holds_in_every_order_of_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P1, P2 and P3; and in the end nobody keeps anything (D1)."""
+    """LCM-P1, LCM-P2 and LCM-P3; and in the end nobody keeps anything (LCM-D1)."""
     kept: list[Any] = []
     settle = Settling.run
 
@@ -228,7 +228,7 @@ def test_locamu_holds_with_differences_of_pasts_on_its_links() -> None:
 
 
 def test_published_radii_break_causal_order_on_the_spider_in_six_steps(tmp_path: Path) -> None:
-    """C13, S-SPIDER."""
+    """LCM-C13, S-SPIDER."""
     spider = TreeScope(SPIDER, "a:4,5;b:4", "0>a,5>b", ("0:1,2", "5:2,3"), options={"f": 2})
 
     found = spider.explore("locamu-published", idle_at_once=False)
@@ -253,7 +253,7 @@ def test_published_radii_break_causal_order_on_the_spider_in_six_steps(tmp_path:
 
 
 def test_the_printed_algorithm_breaks_on_the_tree_of_the_gap(tmp_path: Path) -> None:
-    """A neighbour's minimum hides what was never received (C11); the end of the schedule is a settling."""
+    """A neighbour's minimum hides what was never received (LCM-C11); the end of the schedule is a settling."""
     gap = TreeScope(FORK, "m:1,2,3,4;x:3,4;y:3", "0>m,1>x,4>y after m1 + m2", ("0:1 stays", "2:3"))
 
     found = gap.explore("locamu-published")

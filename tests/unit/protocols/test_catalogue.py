@@ -128,7 +128,7 @@ def test_every_protocol_has_a_page_that_explains_each_step_the_code_cites(protoc
         else (root / "src" / "ordercast" / "protocols" / "shared" / "links.py",)
     )
     code = file.read_text(encoding="utf-8")
-    cited = set(re.findall(r"\b(?:FLD-)?[FLOSUV]\d\b", code))
+    cited = set(re.findall(r"\b(?:FLD|LNK)-[A-Z]\d\b", code))
     assert cited
     for step in sorted(cited):
         assert f"- **{step}** " in page

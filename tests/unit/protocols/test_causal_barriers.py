@@ -63,7 +63,7 @@ def test_messages_of_one_publisher_are_delivered_in_order() -> None:
 
 
 def test_order_holds_through_nodes_that_are_no_target_of_the_first_message() -> None:
-    """B4: what 2 has to wait for travels through 1, which never gets it."""
+    """CBR-B4: what 2 has to wait for travels through 1, which never gets it."""
     group = group_of("01 12", "02 01 12")
     start = group.publish("0", "02")
     between = group.publish("0", "01")
@@ -83,7 +83,7 @@ def test_a_message_waits_for_nothing_that_is_not_for_its_receiver() -> None:
 
 
 def test_only_direct_dependencies_travel() -> None:
-    """B3: a message that is delivered replaces what it waited for itself."""
+    """CBR-B3: a message that is delivered replaces what it waited for itself."""
     group = group_of("01 12 13", "0123")
     first = group.publish("0", "0123")
     group.carry(first, to="1")
@@ -241,7 +241,7 @@ def waits_of(numbers: tuple[int, ...]) -> Waits:
 
 @pytest.mark.parametrize("targets", range(8))
 def test_sets_of_nodes_say_what_a_list_a_node_would_say(targets: int) -> None:
-    """B3 and B4 node by node, for all that three nodes can have to wait for here and there."""
+    """CBR-B3 and CBR-B4 node by node, for all that three nodes can have to wait for here and there."""
     for mine in product(range(4), repeat=3):
         for theirs in product(range(4), repeat=3):
             fewer = replaced(waits_of(mine), waits_of(theirs), targets)

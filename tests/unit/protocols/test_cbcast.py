@@ -63,7 +63,7 @@ def test_without_compression_a_held_back_message_is_passed_on_all_the_same() -> 
 
 
 def test_order_holds_through_a_group_that_the_receiver_does_not_have() -> None:
-    """C3: 1 is no member of 02, yet its message to 12 follows what it knows of it from 0."""
+    """CBC-C3: 1 is no member of 02, yet its message to 12 follows what it knows of it from 0."""
     group = group_of("01 12", "02 01 12")
     start = group.publish("0", "02")
     between = group.publish("0", "01")

@@ -91,7 +91,7 @@ def test_an_acknowledgement_names_the_value_of_who_sent_the_copy() -> None:
 
 
 def test_a_way_with_too_many_skipped_nodes_is_not_taken() -> None:
-    """N3: two of the last three nodes before 4 would be unknown."""
+    """DNB-N3: two of the last three nodes before 4 would be unknown."""
     group = group_of(groups="4")
     group.suspect("1", by="0")
     group.suspect("3", by="2")
@@ -139,7 +139,7 @@ SLOW = "01 12 23 15"
 
 
 def two_publishers(protocol: object) -> AnyTreeGroup:
-    """D1: node 1 sends m1 through 2, which is slow, then m2 past it."""
+    """DNB-D1: node 1 sends m1 through 2, which is slow, then m2 past it."""
     group = AnyTreeGroup(protocol, SLOW, "3")  # type: ignore[arg-type]
     first = group.publish("0", "3")
     group.carry(first, to="1")

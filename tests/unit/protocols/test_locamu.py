@@ -92,7 +92,7 @@ def test_every_packet_survives_the_wire() -> None:
 
 
 def test_a_lost_reference_is_asked_for_and_the_session_begins_anew() -> None:
-    """H5."""
+    """LCM-H5."""
     group = TreeGroup(line(3), "012")
     first, second, third = (group.publish("0", "012") for _ in range(3))
     group.lose(first, to="1", by="0")
@@ -110,7 +110,7 @@ def test_a_lost_reference_is_asked_for_and_the_session_begins_anew() -> None:
 
 
 def test_a_copy_ahead_of_its_turn_is_read_when_the_turn_comes() -> None:
-    """H4."""
+    """LCM-H4."""
     group = TreeGroup(line(3), "012")
     first, second = (group.publish("0", "012") for _ in range(2))
     group.carry(second, to="1", by="0")
@@ -177,14 +177,14 @@ def test_a_runtime_that_does_not_know_the_tree_is_told() -> None:
 
 
 def test_nothing_is_kept_of_what_is_far_away() -> None:
-    """P6: as many streams, columns and links in a tree of 500 nodes as in one of 100."""
+    """LCM-P6: as many streams, columns and links in a tree of 500 nodes as in one of 100."""
     sizes = []
     for count in (100, 500):
         info = lookup("locamu")
         options = info.parse_options({})
         overlay = Overlay(build_graph(Tree(nodes=count), 0), {}, info, options)
         machine = info.build(overlay.place(NodeId("n4"), 0), options)
-        sizes.append([len(getattr(machine, name)) for name in ("distance", "linked", "column")])
+        sizes.append([len(getattr(machine.here, name)) for name in ("distance", "linked", "column")])
     assert sizes[0] == sizes[1]
 
 
@@ -246,7 +246,7 @@ def test_the_page_has_every_heading(page: str) -> None:
 def test_the_page_explains_each_step_that_the_code_cites() -> None:
     page = (ROOT / "docs" / "protocols" / "locamu.md").read_text(encoding="utf-8")
     files = [*(ROOT / "src/ordercast/protocols/locamu").rglob("*.py"), ROOT / "src/ordercast/overlay/extended.py"]
-    cited = {step for file in files for step in re.findall(r"\b[CDEGHMNPRSV]\d+\b", file.read_text(encoding="utf-8"))}
+    cited = {step for file in files for step in re.findall(r"LCM-[A-Z]\d+", file.read_text(encoding="utf-8"))}
     assert len(cited) > 20
     for step in sorted(cited):
         assert f"- **{step}** " in page or f"| {step} |" in page, step

@@ -55,7 +55,7 @@ def test_every_pair_of_view_and_epoch_has_a_small_tag_of_its_own() -> None:
 
 
 def test_a_subscriber_gets_what_is_published_once_everybody_knows() -> None:
-    """E1 to E6."""
+    """LCM-E1 to LCM-E6."""
     tree = ChangingTree(LINE, {"g": "1"})
     tree.subscribe("4", "g")
     tree.settle()
@@ -79,7 +79,7 @@ def test_who_has_unsubscribed_gets_nothing_more() -> None:
 
 
 def test_a_message_goes_by_the_list_of_its_publisher_wherever_it_is() -> None:
-    """E3: 0 publishes by the old list while the routers on the way have the new one."""
+    """LCM-E3: 0 publishes by the old list while the routers on the way have the new one."""
     tree = ChangingTree(LINE, {"g": "13"})
     tree.subscribe("4", "g")
     tree.pass_on(Ask, "4321")
@@ -93,7 +93,7 @@ def test_a_message_goes_by_the_list_of_its_publisher_wherever_it_is() -> None:
 
 
 def test_a_message_waits_for_the_list_it_goes_by() -> None:
-    """E3: a jump brings a message of the new list before the list itself."""
+    """LCM-E3: a jump brings a message of the new list before the list itself."""
     tree = ChangingTree(LINE, {"g": "0", "h": "3"}, delta=False)
     tree.subscribe("4", "g")
     tree.pass_on(Ask, "43210")
@@ -109,7 +109,7 @@ def test_a_message_waits_for_the_list_it_goes_by() -> None:
 
 
 def test_lists_are_kept_until_everybody_has_a_newer_one() -> None:
-    """E5: 3 has not heard of the change; the others keep the old list for what 3 may publish."""
+    """LCM-E5: 3 has not heard of the change; the others keep the old list for what 3 may publish."""
     tree = ChangingTree(LINE, {"g": "1"})
     tree.subscribe("0", "g")
     tree.pass_on(Ask, "01")
@@ -129,16 +129,16 @@ def test_two_requests_in_a_row_are_done_in_their_order() -> None:
     tree.subscribe("4", "g")
     tree.subscribe("4", "g")
     tree.unsubscribe("4", "g")
-    assert tree.machine("4").requests == {Topic("g"): [True, False]}
+    assert tree.machine("4").groups.requests == {Topic("g"): [True, False]}
     tree.settle()
     assert tree.members("2", "g") == "0"
     assert tree.machine("4").tables.newest == {Topic("g"): 2}
     assert tree.noted("4")[-1] == ("unsubscribe", "g", False)
-    assert tree.machine("4").requests == {}
+    assert tree.machine("4").groups.requests == {}
 
 
 def test_a_first_subscription_creates_a_group() -> None:
-    """E1: the first node owns groups that nobody was in at the start."""
+    """LCM-E1: the first node owns groups that nobody was in at the start."""
     tree = ChangingTree(LINE, {"g": "1"})
     with pytest.raises(UsageError, match="unknown group 'new'"):
         tree.broadcast("3", topic="new")
@@ -192,7 +192,7 @@ def test_a_notice_that_says_nothing_changes_nothing() -> None:
 
 
 def test_a_leaf_joins_subscribes_and_publishes() -> None:
-    """V1 to V5."""
+    """LCM-V1 to LCM-V5."""
     tree = ChangingTree("01 12 23 2x", {"g": "13"}, "x")
     assert tree.machine("x").entrance.status == OUTSIDE
     tree.join("x")
@@ -210,7 +210,7 @@ def test_a_leaf_joins_subscribes_and_publishes() -> None:
 
 
 def test_what_is_asked_of_a_node_that_is_not_in_yet_is_done_when_it_is() -> None:
-    """V5."""
+    """LCM-V5."""
     tree = ChangingTree("01 12 2x", {"g": "0"}, "x")
     message = tree.broadcast("x", topic="g")
     tree.subscribe("x", "g")
@@ -269,7 +269,7 @@ def test_a_leaf_can_join_under_one_that_has_joined() -> None:
 
 
 def test_a_new_leaf_begins_with_the_past_of_its_parent() -> None:
-    """V4: what it publishes by a list that it was handed waits for that list."""
+    """LCM-V4: what it publishes by a list that it was handed waits for that list."""
     tree = _first_word_of_a_new_leaf(ChangingTree("01 12 23 2x", {"g": "01"}, "x"))
     assert [copy.message.id for copy in tree.machine("1").held.copies.values()] == ["x#1"]
     tree.trust("1", by="0")
@@ -287,14 +287,14 @@ def test_without_that_past_its_messages_come_before_their_lists() -> None:
 
 
 def test_a_new_leaf_misses_no_list_that_was_under_way() -> None:
-    """V2: what is for everybody goes to the leaf as soon as its publisher has seen it, though it is not in yet."""
+    """LCM-V2: what is for everybody goes to the leaf as soon as its publisher has seen it, though it is not in yet."""
     tree = _list_under_way(ChangingTree("01 12 2x", {"g": "1"}, "x"))
     assert tree.members("x", "g") == tree.members("0", "g") == ""
     tree.assert_forgotten()
 
 
 def test_a_leaf_that_is_addressed_only_once_it_is_in_misses_lists() -> None:
-    """Why V2 deviates: messages to everybody that pass the word that the leaf is in never reach it."""
+    """Why LCM-V2 deviates: messages to everybody that pass the word that the leaf is in never reach it."""
     tree = _list_under_way(ChangingTree("01 12 2x", {"g": "1"}, "x", _mutant(AddressesWhoIsIn)))
     assert tree.members("0", "g") == ""
     assert tree.members("x", "g") == "1"
@@ -354,7 +354,7 @@ def _carry_but_for(tree: ChangingTree, kind: type) -> None:
 
 
 def test_a_leaf_leaves_and_nothing_of_it_is_left() -> None:
-    """V6, V7."""
+    """LCM-V6, LCM-V7."""
     tree = ChangingTree("01 12 23", {"g": "123"})
     first = tree.broadcast("3", topic="g")
     tree.leave("3")
@@ -386,7 +386,7 @@ def test_who_is_leaving_publishes_and_subscribes_no_more() -> None:
 
 
 def test_who_has_asked_to_go_may_hear_from_a_leaf_it_does_not_know() -> None:
-    """V3, V6: nobody waits for it to see the view that brings the leaf."""
+    """LCM-V3, LCM-V6: nobody waits for it to see the view that brings the leaf."""
     tree = ChangingTree("01 12 23", {"g": "12"})
     hello = Ack((), ask=1, reset=True)
     with pytest.raises(PeerError, match="9: is not linked to this node"):
@@ -415,7 +415,7 @@ def test_only_leaves_leave_and_only_nodes_outside_join() -> None:
 
 
 def test_the_groups_of_an_owner_that_leaves_pass_to_the_first_node() -> None:
-    """V6: also what it was asked for and had not done."""
+    """LCM-V6: also what it was asked for and had not done."""
     tree = ChangingTree("01 12 23", {"g": "3"})
     tree.leave("3")
     _carry_but_for(tree, Depart)
@@ -432,7 +432,7 @@ def test_the_groups_of_an_owner_that_leaves_pass_to_the_first_node() -> None:
 
 
 def test_a_copy_that_was_delayed_past_the_leave_of_its_publisher_is_no_news() -> None:
-    """V6."""
+    """LCM-V6."""
     tree = ChangingTree("01 12 23", {"g": "02"})
     message = tree.broadcast("3", topic="g")
     (stale,) = [flying for flying in tree.in_flight if flying[1] == "2"]
@@ -536,13 +536,13 @@ def test_a_shrunken_run_asks_for_the_same_subscriptions() -> None:
 
 
 def test_a_node_that_recovers_still_has_old_lists_to_forget() -> None:
-    """E5: which lists are out of date survives a crash, and so does that some are."""
+    """LCM-E5: which lists are out of date survives a crash, and so does that some are."""
     tree = ChangingTree(LINE, {"g": "1"})
     tree.subscribe("4", "g")
     tree.settle()
     machine = tree.machine("2")
     machine.tables.lists[Topic("g")][0] = frozenset()
-    machine.outdated = True
+    machine.groups.outdated = True
     tree.crash("2")
     tree.recover("2")
     tree.settle()
@@ -550,7 +550,7 @@ def test_a_node_that_recovers_still_has_old_lists_to_forget() -> None:
 
 
 def test_a_leaf_keeps_the_lists_it_was_handed_until_it_hears_itself_that_nobody_goes_by_them() -> None:
-    """V4, E5: not when it hears so of another group, and not because its parent has."""
+    """LCM-V4, LCM-E5: not when it hears so of another group, and not because its parent has."""
     tree = ChangingTree(LINE, {"g": "1", "h": "1"}, "4")
     tree.join("4")
     tables = tree.machine("4").tables
@@ -566,7 +566,7 @@ def test_a_leaf_keeps_the_lists_it_was_handed_until_it_hears_itself_that_nobody_
 
 @pytest.mark.parametrize(("view", "handed"), [(0, [2]), (1, [1, 2])])
 def test_a_leaf_is_handed_what_messages_to_it_go_by(view: int, handed: list[int]) -> None:
-    """V4: who said that a list is stable before the leaf was addressed had heard of all messages by older ones."""
+    """LCM-V4: who said that a list is stable before the leaf was addressed had heard of all messages by older ones."""
     tables = ChangingTree(LINE, {"g": "1"}).machine("3").tables
     tables.change(1, NodeId("5"), NodeId("3"))
     for epoch in (1, 2):

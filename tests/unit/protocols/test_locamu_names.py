@@ -28,12 +28,12 @@ def _messages(draw: st.DrawFn) -> list[list[Plain]]:
 
 @given(_messages())
 def test_names_are_read_as_they_were_said(messages: list[list[Plain]]) -> None:
-    """R5."""
+    """LCM-R5."""
     assert read_names(flat_names(messages)) == messages
 
 
 def test_names_of_messages_in_a_row_take_a_few_bytes_each() -> None:
-    """R5: the numbers of a kind rise together."""
+    """LCM-R5: the numbers of a kind rise together."""
     nodes = tuple(range(6))
     messages: list[list[Plain]] = [
         [(2 * forwarder, nodes, tuple(100 * node + i for node in nodes)) for forwarder in (7, 8, 9)] for i in range(50)
@@ -43,18 +43,18 @@ def test_names_of_messages_in_a_row_take_a_few_bytes_each() -> None:
 
 @given(st.integers(0, 1 << 40), st.sets(st.integers(1, 60)))
 def test_acknowledged_numbers_are_read_as_they_were_said(prefix: int, beyond: set[int]) -> None:
-    """S1."""
+    """LCM-S1."""
     numbers = [prefix + 1 + number for number in sorted(beyond)]
     assert of_runs(prefix, in_runs(prefix, numbers)) == numbers
 
 
 def test_a_run_of_numbers_takes_two() -> None:
-    """S1."""
+    """LCM-S1."""
     assert in_runs(10, [13, 14, 15, 20]) == [2, 3, 4, 1]
 
 
 def test_who_acknowledges_the_impossible_takes_no_memory_with_it() -> None:
-    """S1, S4: and more than there can be is not said in the first place."""
+    """LCM-S1, LCM-S4: and more than there can be is not said in the first place."""
     assert len(of_runs(0, (1, 1 << 60, 1, 1 << 60))) == MOST_BEYOND
     assert of_runs(0, in_runs(0, range(2, 2 * MOST_BEYOND))) == list(range(2, MOST_BEYOND + 2))
 
@@ -72,7 +72,7 @@ def _names_late(group: TreeGroup, messages: int) -> None:
 
 
 def test_names_that_come_late_are_passed_on_together() -> None:
-    """M5, R5: after `push_ms`, whatever has come by then, in one packet."""
+    """LCM-M5, LCM-R5: after `push_ms`, whatever has come by then, in one packet."""
     group = TreeGroup(line(4), "123", push_ms=1.0)
     _names_late(group, 3)
     assert not [p for _, _, p in group.in_flight if isinstance(p, Alias)]
@@ -85,7 +85,7 @@ def test_names_that_come_late_are_passed_on_together() -> None:
 
 
 def test_names_are_not_passed_on_to_who_has_acknowledged_them_by_then() -> None:
-    """M5."""
+    """LCM-M5."""
     group = TreeGroup(line(4), "123", push_ms=1.0)
     _names_late(group, 1)
     group.hand(Alias(flat_names([_names_at(group, "2")])), to="3", by="2")
@@ -101,7 +101,7 @@ def _names_at(group: TreeGroup, node: str) -> list[Plain]:
 
 
 def test_a_message_that_comes_late_is_not_sent_to_who_is_known_to_have_it() -> None:
-    """G6: a node that was away gets it again; its neighbours, who have said that they have it, get its names."""
+    """LCM-G6: a node that was away gets it again; its neighbours, who have said that they have it, get its names."""
     group = TreeGroup(line(4), "123")
     group.suspect("1", by="0")
     message = group.publish("0", "123")
@@ -118,7 +118,7 @@ def test_a_message_that_comes_late_is_not_sent_to_who_is_known_to_have_it() -> N
 
 
 def test_names_that_come_later_still_are_passed_on_too() -> None:
-    """M5: the timer is set anew."""
+    """LCM-M5: the timer is set anew."""
     group = TreeGroup(line(4), "123", push_ms=1.0)
     for turn in (1, 2):
         _names_late(group, 1)
@@ -129,7 +129,7 @@ def test_names_that_come_later_still_are_passed_on_too() -> None:
 
 
 def test_nothing_is_pushed_to_who_is_suspected_by_then() -> None:
-    """M5, R3: it gets it when it is trusted again."""
+    """LCM-M5, LCM-R3: it gets it when it is trusted again."""
     group = TreeGroup(line(4), "123", push_ms=1.0)
     _names_late(group, 1)
     group.hand(Ack(group.machine("3").processed.columns()), to="2", by="3")
@@ -142,7 +142,7 @@ def test_nothing_is_pushed_to_who_is_suspected_by_then() -> None:
 
 
 def test_names_help_that_belong_to_what_the_names_before_them_release() -> None:
-    """R5, M6: 3 holds the second message back for want of 1's name of the first, and both names come together."""
+    """LCM-R5, LCM-M6: 3 holds the second message back for want of 1's name of the first; both names come together."""
     group = TreeGroup(line(4), "0123", push_ms=1.0)
     group.suspect("1", by="0")
     first = group.publish("0", "0123")
@@ -173,7 +173,7 @@ def test_who_acknowledges_a_stream_twice_in_a_packet_is_named() -> None:
 
 
 def test_acknowledgements_of_the_impossible_do_not_add_up() -> None:
-    """S4."""
+    """LCM-S4."""
     waiting = Waiting()
     for i in range(4):
         waiting.acknowledge(1, [(0, 0, 1 + i * MOST_BEYOND, MOST_BEYOND)])

@@ -36,7 +36,7 @@ def fallen_publisher() -> tuple[ChangingTree, Message]:
 
 
 def test_a_copy_that_comes_after_the_suspicion_is_passed_on_in_its_forwarders_name() -> None:
-    """P4, R2, R4."""
+    """LCM-P4, LCM-R2, LCM-R4."""
     group, message = fallen_publisher()
     for node in "023":
         group.suspect("1", by=node)
@@ -45,7 +45,7 @@ def test_a_copy_that_comes_after_the_suspicion_is_passed_on_in_its_forwarders_na
 
 
 def test_a_lost_copy_in_anothers_name_is_sent_again() -> None:
-    """P4, R2, R4."""
+    """LCM-P4, LCM-R2, LCM-R4."""
     group, message = fallen_publisher()
     group.carry(message, to="2", by="1")
     for node in "023":
@@ -73,7 +73,7 @@ def again(group: TreeGroup) -> list[Data]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_copies_sent_again_together_are_read_in_whatever_order_they_come(seed: int) -> None:
-    """H8."""
+    """LCM-H8."""
     group, messages = behind(MANY)
     assert len({packet.session for packet in again(group)}) == 1
     group.reorder(seed)
@@ -84,7 +84,7 @@ def test_copies_sent_again_together_are_read_in_whatever_order_they_come(seed: i
 
 @pytest.mark.parametrize("lost", [0, 5, MANY - 1])
 def test_if_one_of_them_is_lost_the_rest_is_asked_for(lost: int) -> None:
-    """H8."""
+    """LCM-H8."""
     group, messages = behind(MANY)
     group.lose(messages[lost], to="1", by="0")
     group.settle()
@@ -93,7 +93,7 @@ def test_if_one_of_them_is_lost_the_rest_is_asked_for(lost: int) -> None:
 
 
 def test_copies_sent_again_together_cost_little_more_than_first_ones() -> None:
-    """H8."""
+    """LCM-H8."""
     group, messages = behind(MANY)
     codec = lookup("locamu").codec()
     together = [codec.size(packet) for packet in again(group)]
@@ -104,7 +104,7 @@ def test_copies_sent_again_together_cost_little_more_than_first_ones() -> None:
 
 
 def test_old_copies_of_a_burst_that_come_after_newer_ones_are_dropped() -> None:
-    """H8: so is what a node that has come back gets of a burst whose beginning it has missed."""
+    """LCM-H8: so is what a node that has come back gets of a burst whose beginning it has missed."""
     group, messages = behind(3)
     _, second, third = again(group)
     group.in_flight.clear()
@@ -119,7 +119,7 @@ def test_old_copies_of_a_burst_that_come_after_newer_ones_are_dropped() -> None:
 
 
 def test_a_node_that_has_missed_much_gets_it_burst_by_burst_without_waiting_for_a_round() -> None:
-    """H8, R3."""
+    """LCM-H8, LCM-R3."""
     group, messages = behind(3 * LONGEST_BURST)
     assert len(again(group)) == LONGEST_BURST
     group.carry_all()
@@ -128,7 +128,7 @@ def test_a_node_that_has_missed_much_gets_it_burst_by_burst_without_waiting_for_
 
 @pytest.mark.parametrize("count", [AT_ONCE, AT_ONCE + 1])
 def test_a_node_that_becomes_active_is_asked_first_if_it_may_lack_much(count: int) -> None:
-    """R3: it has got most of it already from the node that fell silent."""
+    """LCM-R3: it has got most of it already from the node that fell silent."""
     group = TreeGroup(line(3), "012")
     messages = [group.publish("0", "012") for _ in range(count)]
     for message in messages[:-1]:
@@ -145,7 +145,7 @@ def test_a_node_that_becomes_active_is_asked_first_if_it_may_lack_much(count: in
 
 
 def test_who_was_sent_a_copy_gets_names_only() -> None:
-    """M5: and if the copy was lost, repair brings message and names."""
+    """LCM-M5: and if the copy was lost, repair brings message and names."""
     group = TreeGroup(line(4), "123")
     group.suspect("1", by="0")
     message = group.publish("0", "123")
@@ -183,20 +183,20 @@ def rounds(group: TreeGroup, count: int) -> int:
 
 
 def test_who_needs_something_is_not_sent_what_may_still_be_on_its_way() -> None:
-    """R2: a new session says that it is not."""
+    """LCM-R2: a new session says that it is not."""
     group, message = lost_on_the_way()
     assert served(group, message, NEED) == 0
     assert served(group, message, Ack((), need=True, reset=True)) == 1
 
 
 def test_without_sessions_nothing_shows_that_a_copy_was_lost_so_whoever_needs_it_gets_it() -> None:
-    """R2."""
+    """LCM-R2."""
     group, message = lost_on_the_way(delta=False)
     assert served(group, message, NEED) == 1
 
 
 def test_what_was_on_its_way_when_its_sender_crashed_is_sent_again() -> None:
-    """R2, R6."""
+    """LCM-R2, LCM-R6."""
     group, message = lost_on_the_way()
     group.crash("0")
     group.recover("0")
@@ -204,7 +204,7 @@ def test_what_was_on_its_way_when_its_sender_crashed_is_sent_again() -> None:
 
 
 def test_two_answers_show_that_a_copy_was_lost() -> None:
-    """R2: whether the other one needs anything or not."""
+    """LCM-R2: whether the other one needs anything or not."""
     for need in (False, True):
         group, message = lost_on_the_way()
         assert served(group, message, Ack((), need=need, reply=rounds(group, 1))) == 0
@@ -212,14 +212,14 @@ def test_two_answers_show_that_a_copy_was_lost() -> None:
 
 
 def test_what_was_sent_again_has_more_time_before_it_is_sent_once_more() -> None:
-    """R2: answers wait in queues, too."""
+    """LCM-R2: answers wait in queues, too."""
     group, message = lost_on_the_way()
     for more, copies in ((2, 1), (3, 0), (1, 1), (5, 0), (1, 1)):
         assert served(group, message, Ack((), need=True, reply=rounds(group, more))) == copies
 
 
 def test_who_is_suspected_gets_what_it_needs_however_often_it_is_lost() -> None:
-    """R2: it is not asked for answers."""
+    """LCM-R2: it is not asked for answers."""
     group, message = lost_on_the_way()
     group.suspect("1", by="0")
     for copies in (1, 0, 1, 0, 0, 0, 1):
@@ -228,7 +228,7 @@ def test_who_is_suspected_gets_what_it_needs_however_often_it_is_lost() -> None:
 
 
 def test_who_waits_for_what_only_a_fallen_node_has_does_not_keep_a_run_from_its_rest() -> None:
-    """R1, R2: requests go on in the background, and so do the rounds that they cause."""
+    """LCM-R1, LCM-R2: requests go on in the background, and so do the rounds that they cause."""
     lab = Lab(
         scenario(
             duration_ms=600,
@@ -267,7 +267,7 @@ def asked(group: TreeGroup) -> list[str]:
 
 
 def test_only_what_was_held_back_at_the_last_look_is_asked_for() -> None:
-    """R1: what has just come may simply have overtaken something."""
+    """LCM-R1: what has just come may simply have overtaken something."""
     group, messages = overtaken(1)
     assert group.held("3") == messages[1:]
     group.in_flight.clear()
@@ -282,7 +282,7 @@ def test_only_what_was_held_back_at_the_last_look_is_asked_for() -> None:
 
 
 def test_who_asks_a_node_that_holds_something_back_is_told_so_only_if_that_concerns_it() -> None:
-    """R1: everybody asks in every round, and would send what it has."""
+    """LCM-R1: everybody asks in every round, and would send what it has."""
     group, _ = overtaken(1)
     group.fire("3", "need")
     group.in_flight.clear()
@@ -292,7 +292,7 @@ def test_who_asks_a_node_that_holds_something_back_is_told_so_only_if_that_conce
 
 
 def test_who_sent_what_waits_is_asked_for_ever_even_if_it_is_suspected() -> None:
-    """R1: it may be the only one to have what is missing, and the suspicion wrong."""
+    """LCM-R1: it may be the only one to have what is missing, and the suspicion wrong."""
     group, _ = overtaken(1)
     group.suspect("1", by="3")
     for _ in range(5):

@@ -59,7 +59,7 @@ def test_a_node_with_three_neighbours_keeps_track_of_102_streams() -> None:
 def test_an_average_header_in_a_large_tree_is_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """One publisher, one group, the binary tree of 511 nodes: 289 bytes a copy, of them 139 for the vectors.
 
-    The wire needs less than a sixth of it, introductions (H6) included.
+    The wire needs less than a sixth of it, introductions (LCM-H6) included.
     """
     raw = {
         "name": "sizes",

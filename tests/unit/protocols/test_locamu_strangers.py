@@ -45,7 +45,7 @@ HEADERS = {
 @pytest.mark.parametrize("session", [1, -1])
 @pytest.mark.parametrize("what", HEADERS)
 def test_a_header_that_makes_no_sense_is_its_senders_fault(what: str, session: int) -> None:
-    """H3, H6, H8."""
+    """LCM-H3, LCM-H6, LCM-H8."""
     group = line()
     with pytest.raises(PeerError, match="0: sent 0#1 with a header that makes no sense"):
         group.hand(Data(message(), session, 0, HEADERS[what]), to="1", by="0")
@@ -53,7 +53,7 @@ def test_a_header_that_makes_no_sense_is_its_senders_fault(what: str, session: i
 
 
 def test_a_held_copy_that_makes_no_sense_is_complained_of_once() -> None:
-    """M6: of its sender, though another's packet brings it to light."""
+    """LCM-M6: of its sender, though another's packet brings it to light."""
     group = line()
     waits_for = [(2 << SECOND_BITS | 1, 1)]
     bad = Whole(0, 0, 0, [(0, (1,), (1,))], waits_for).flat()
@@ -79,7 +79,7 @@ def test_a_held_copy_that_makes_no_sense_is_complained_of_once() -> None:
     ids=str,
 )
 def test_word_of_what_cannot_be_changes_nothing(content: Content) -> None:
-    """E3, E5, V2, V3: it has come a long way, and nobody here can be blamed."""
+    """LCM-E3, LCM-E5, LCM-V2, LCM-V3: it has come a long way, and nobody here can be blamed."""
     group = line()
     machine = group.machine("1")
     before = machine.tables.frozen()
@@ -102,7 +102,7 @@ WELCOMES = {
 
 @pytest.mark.parametrize("what", WELCOMES)
 def test_a_welcome_that_makes_no_sense_is_the_parents_fault(what: str) -> None:
-    """V4: the leaf stays outside and goes on asking."""
+    """LCM-V4: the leaf stays outside and goes on asking."""
     group = ChangingTree("01 12 23 34", {"g": "0123"}, later="4")
     group.join("4")
     with pytest.raises(PeerError, match="3: sent a welcome that makes no sense"):
@@ -114,7 +114,7 @@ def test_a_welcome_that_makes_no_sense_is_the_parents_fault(what: str) -> None:
 
 
 def test_a_forwarder_that_has_left_forwards_nothing() -> None:
-    """V6."""
+    """LCM-V6."""
     group = line()
     group.leave("4")
     group.settle()
@@ -125,7 +125,7 @@ def test_a_forwarder_that_has_left_forwards_nothing() -> None:
 
 
 def test_a_new_leaf_gets_nothing_by_a_tree_without_it() -> None:
-    """V2."""
+    """LCM-V2."""
     group = ChangingTree("01 12 23", {"g": "012"}, later="3")
     group.join("3")
     group.settle()
@@ -134,7 +134,7 @@ def test_a_new_leaf_gets_nothing_by_a_tree_without_it() -> None:
 
 
 def test_dependencies_on_a_leaf_that_has_left_count_as_fulfilled() -> None:
-    """V6: even for a copy that has waited since."""
+    """LCM-V6: even for a copy that has waited since."""
     group = line()
     waits_for = [(4 << SECOND_BITS | 3, 1_000)]
     header = Whole(2, 0, 0, [(4, (3,), (1_000,))], waits_for).flat()
@@ -151,7 +151,7 @@ def test_dependencies_on_a_leaf_that_has_left_count_as_fulfilled() -> None:
 
 
 def test_a_stranger_cannot_make_a_node_remember_nobodies() -> None:
-    """S1, S4, R5."""
+    """LCM-S1, LCM-S4, LCM-R5."""
     group = line()
     machine = group.machine("1")
     before = (
@@ -175,14 +175,14 @@ def test_a_stranger_cannot_make_a_node_remember_nobodies() -> None:
 
 
 def test_names_of_the_protocol_are_refused_before_a_node_is_part_of_the_tree() -> None:
-    """E1."""
+    """LCM-E1."""
     group = ChangingTree("01 12 23", {"g": "012"}, later="3")
     with pytest.raises(UsageError, match=r"3 cannot be a member of '\$x': the name is the protocol's own"):
         group.subscribe("3", "$x")
 
 
 def test_a_copy_whose_turn_it_is_is_read_however_many_are_ahead_of_it() -> None:
-    """H4."""
+    """LCM-H4."""
     group = ChangingTree("01 12", {"g": "01"})
     messages = [group.broadcast("0", topic="g") for _ in range(300)]
     first, *others = [(sender, packet) for sender, to, packet in group.in_flight if to == "1"]

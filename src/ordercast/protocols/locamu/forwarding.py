@@ -1,6 +1,6 @@
 """LoCaMu's sending: first copies, copies sent again, copies in another's name, and names alone.
 
-Spec: docs/protocols/locamu.md (G6, H1 to H3, R2, R4, R5).
+Spec: docs/protocols/locamu.md (LCM-G6, LCM-H1 to LCM-H3, LCM-R2, LCM-R4, LCM-R5).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Forwarding(Part):
         return named
 
     def _uncarried(self, entry: Entry, hop: int) -> list[int]:
-        """H7: streams whose number has just risen, and not in vectors that a copy over that distance carries."""
+        """LCM-H7: streams whose number has just risen, and not in vectors that a copy over that distance carries."""
         reach = self.here.radii.window - hop
         streams: list[int] = []
         for shape, _, late in entry.vectors:
@@ -106,7 +106,7 @@ class Forwarding(Part):
         return streams
 
     def _vectors_for(self, entry: Entry, hop: int) -> list[Vector]:
-        """H1: the known vectors within the window of a node so far downstream, the own one last."""
+        """LCM-H1: the known vectors within the window of a node so far downstream, the own one last."""
         reach = self.here.radii.window - hop
         return [vector for vector in entry.vectors if vector[0].distance <= reach]
 
@@ -134,13 +134,13 @@ class Forwarding(Part):
         return Whole(forwarder, depth, epoch, told, past).flat()
 
     def send_together(self, entries: Sequence[Entry], peer: int, out: Outbox) -> None:
-        """H8: copies sent again, each with little more than its difference from the one before."""
+        """LCM-H8: copies sent again, each with little more than its difference from the one before."""
         burst = self.links.burst() if self.delta and len(entries) > 1 else None
         for entry in entries[:LONGEST_BURST]:
             self._send_again(entry, peer, out, burst)
 
     def _send_again(self, entry: Entry, peer: int, out: Outbox, burst: Outgoing | None = None) -> None:
-        """R2: an own copy with all that is known by now, if the peer is a target and the hop is safe."""
+        """LCM-R2: an own copy with all that is known by now, if the peer is a target and the hop is safe."""
         target = self.target(entry, peer)
         if target is None:
             return
@@ -161,14 +161,14 @@ class Forwarding(Part):
             entry.given.append(peer)
 
     def target(self, entry: Entry, peer: int) -> tuple[int, bool] | None:
-        """R2: how far it is to a target, and whether it gets the payload; None: it is none, or the hop is not safe."""
+        """LCM-R2: how far it is to a target, and whether it gets the payload; None: no target, or no safe hop."""
         for node, hop, whole in self.here.plan(entry.came, entry.message.topic, entry.epoch, entry.depth)[1]:
             if node == peer and self.here.is_safe(entry.upstream, entry.vectors, 0, hop):
                 return hop, whole
         return None
 
     def send_proxy(self, entry: Entry, received: Copy, peer: int, out: Outbox) -> None:
-        """R4: the copy that the forwarder would have sent to the peer, if that hop is safe by what came from it."""
+        """LCM-R4: the copy that the forwarder would have sent to the peer, if that hop is safe by what came from it."""
         if not self.rules.proxies:
             return
         forwarder, depth = received.forwarder, received.depth
@@ -194,7 +194,7 @@ class Forwarding(Part):
         return Notice if entry.internal else Data
 
     def send_names(self, entries: Sequence[Entry], peer: int, out: Outbox) -> None:
-        """R5: all names of these messages; they deliver nothing."""
+        """LCM-R5: all names of these messages; they deliver nothing."""
         named: list[list[Plain]] = []
         room = MOST_NUMBERS
         for entry in entries:

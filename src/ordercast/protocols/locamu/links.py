@@ -1,6 +1,6 @@
 """Headers of first copies: what the two ends of a link share, so that little has to be said, and what if it is lost.
 
-Spec: docs/protocols/locamu.md (H3 to H7). Nothing here survives a restart but the number of the last session.
+Spec: docs/protocols/locamu.md (LCM-H3 to LCM-H7). Nothing here survives a restart but the number of the last session.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Links(Part):
         self.outgoing: dict[int, Outgoing] = {}
         self.incoming: dict[int, Incoming] = {}
         self.bursts: dict[int, dict[int, Incoming]] = {}
-        """By session, of copies that are sent again (H8): if one is lost, those behind it are, too."""
+        """By session, of copies that are sent again (LCM-H8): if one is lost, those behind it are, too."""
 
     def see_anew(self) -> None:
         """The tree has changed: begin new sessions, and read the old ones with what streams and shapes mean now."""
@@ -110,7 +110,7 @@ class Links(Part):
     # Sending
 
     def close(self, peer: int) -> None:
-        """H5: the next copy to the peer begins a session."""
+        """LCM-H5: the next copy to the peer begins a session."""
         link = self.outgoing.get(peer)
         if link is not None:
             link.session = 0
@@ -125,7 +125,7 @@ class Links(Part):
                     link.pending = list(dict.fromkeys(link.pending))
 
     def encode(self, link: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int) -> tuple[int, ...]:
-        """H3, H6, H7: the header of the next copy of a session."""
+        """LCM-H3, LCM-H6, LCM-H7: the header of the next copy of a session."""
         fresh: list[int] = []
         changes = self._changes(link, past, fresh) if link.pending else []
         told, shapes = link.told, link.shapes
@@ -161,7 +161,7 @@ class Links(Part):
         return tuple(header)
 
     def _changes(self, link: Outgoing, past: Past, fresh: list[int]) -> list[int]:
-        """H3: streams whose number the other end does not know, each with the difference."""
+        """LCM-H3: streams whose number the other end does not know, each with the difference."""
         told = link.told
         changes: list[int] = []
         for stream in dict.fromkeys(link.pending):
@@ -203,7 +203,7 @@ class Links(Part):
         return link
 
     def burst(self) -> Outgoing:
-        """H8: a session for copies that are sent again together; it ends with them."""
+        """LCM-H8: a session for copies that are sent again together; it ends with them."""
         self.sessions += 1
         link = Outgoing()
         link.session, link.number = self.sessions, -1
@@ -213,7 +213,7 @@ class Links(Part):
     def encode_again(
         self, burst: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int
     ) -> tuple[int, ...]:
-        """H8: the header of the next copy of a burst; nobody has noted what changed since the one before."""
+        """LCM-H8: the header of the next copy of a burst; nobody has noted what changed since the one before."""
         keys, told = self.streams.keys, burst.told
         past += (0,) * (len(keys) - len(past))
         burst.number += 1
@@ -221,7 +221,7 @@ class Links(Part):
         return self.encode(burst, past, vectors, depth, epoch)
 
     def _introductions(self, link: Outgoing, fresh: list[int], new: list[Shape]) -> list[int]:
-        """H6: streams and shapes that the other end has not heard of."""
+        """LCM-H6: streams and shapes that the other end has not heard of."""
         said = [len(fresh)]
         for stream in fresh:
             key = self.streams.keys[stream]
@@ -243,7 +243,7 @@ class Links(Part):
         return link
 
     def burst_from(self, peer: int, session: int) -> Incoming | None:
-        """H8: where the copies of a burst are read; None: it is too old, or one of them was lost."""
+        """LCM-H8: where the copies of a burst are read; None: it is too old, or one of them was lost."""
         links = self.bursts.setdefault(peer, {})
         link = links.get(session)
         if link is None:
@@ -257,7 +257,7 @@ class Links(Part):
         return None if link.broken else link
 
     def in_turn(self, link: Incoming, packet: Data) -> Iterator[Data]:
-        """H4: the copies that can be read now, this one among them if it is its turn; each before the next is asked."""
+        """LCM-H4: the copies that can be read now, maybe this one among them; each before the next is asked for."""
         session, number = abs(packet.session), packet.number
         if session < link.session or (session == link.session and number < link.next):
             return
@@ -347,7 +347,7 @@ class Links(Part):
         return Copy(packet.message, peer, depth, epoch, tuple(vectors), past, link.keys, peer, names), changed
 
     def _meet(self, link: Incoming, header: tuple[int, ...], at: int) -> int:
-        """H6: hear of streams and shapes."""
+        """LCM-H6: hear of streams and shapes."""
         streams = header[at]
         if streams < 0:
             raise ValueError(streams)
@@ -388,7 +388,7 @@ class Links(Part):
             link.into[index] = key >> SECOND_BITS
 
     def gaps(self) -> set[int]:
-        """H5: peers whose copies cannot be read because one before them is missing; their sessions end here."""
+        """LCM-H5: peers whose copies cannot be read because one before them is missing; their sessions end here."""
         found: set[int] = set()
         for peer, link in self.incoming.items():
             if link.held:

@@ -1,6 +1,6 @@
 """Packets of LoCaMu and what is in them: vectors of numbers, pasts, and acknowledgements.
 
-Spec: docs/protocols/locamu.md (H1 to H5). Headers are flat lists of small integers, which take one byte each.
+Spec: docs/protocols/locamu.md (LCM-H1 to LCM-H5). Headers are flat lists of small integers, which take one byte each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_NUMBERS = 4_096
 """So many numbers an alias has at most, unless it names only one message."""
 
 Plain = tuple[int, tuple[int, ...], tuple[int, ...]]
-"""H1: a vector: who numbered (twice its rank, and 1 more if it came late), the numbered nodes, and their numbers."""
+"""LCM-H1: a vector: who numbered (twice its rank, and 1 more if it came late), whom, and with which numbers."""
 Columns = tuple[tuple[int, ...], ...]
 """Of an acknowledgement, per forwarder: its rank, the prefix of its stream, and what was processed beyond, in runs."""
 
@@ -31,9 +31,9 @@ class Data(Packet, frozen=True, tag=1):
     message: Message
     """Without its payload for nodes beside the route."""
     session: int
-    """0: the header stands for itself (`Whole`). Otherwise it goes on from the copy before in this session (H3).
+    """0: the header stands for itself (`Whole`). Otherwise it goes on from the copy before in this session (LCM-H3).
 
-    Negative: of copies that are sent again together (H8).
+    Negative: of copies that are sent again together (LCM-H8).
     """
     number: int
     header: tuple[int, ...]
@@ -60,7 +60,7 @@ class Ack(Packet, frozen=True, tag=3):
     reset: bool = False
     """The reference of the receiver's session is lost: begin a new one."""
     floors: tuple[int, ...] = ()
-    """For a direct neighbour: forwarder and prefix, one after the other (D2)."""
+    """For a direct neighbour: forwarder and prefix, one after the other (LCM-D2)."""
     sent: int = 0
     """For a direct neighbour: how many messages were numbered for it; the fence of the floors."""
 

@@ -17,7 +17,7 @@ MOST_BEYOND = 4_096
 
 
 class Processed(State):
-    """S1, S2: the numbers processed here, per forwarder: all up to a prefix, and some beyond."""
+    """LCM-S1, LCM-S2: the numbers processed here, per forwarder: all up to a prefix, and some beyond."""
 
     constant: ClassVar[tuple[str, ...]] = ("gapless",)
     durable: ClassVar[tuple[str, ...]] = ("prefix", "sparse", "holes")
@@ -71,7 +71,7 @@ class Processed(State):
         return prefix
 
     def raise_to(self, forwarder: int, floor: int) -> None:
-        """D2: everything up to the floor counts as processed."""
+        """LCM-D2: everything up to the floor counts as processed."""
         if floor > self.prefix[forwarder]:
             self.prefix[forwarder] = floor
             before = self.sparse.pop(forwarder, None)
@@ -82,7 +82,7 @@ class Processed(State):
                 self.holes -= 1
 
     def forget(self, forwarder: int) -> None:
-        """V6: it has left, and everything of it is processed."""
+        """LCM-V6: it has left, and everything of it is processed."""
         self.prefix.pop(forwarder, None)
         self.sparse.pop(forwarder, None)
 

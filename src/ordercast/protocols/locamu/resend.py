@@ -78,7 +78,7 @@ class Resend(Part):
         return sorted(found & self.here.active)
 
     def _give(self, lacking: list[Entry], peer: int, out: Outbox, *, need: bool, answered: int = 0) -> None:
-        """R2: what this node can do for a peer that lacks these, or some name of them.
+        """LCM-R2: what this node can do for a peer that lacks these, or some name of them.
 
         `answered` is the round that the peer has just answered.
         """
@@ -101,7 +101,7 @@ class Resend(Part):
         self._send_as_many(again, peer, out)
 
     def _is_under_way(self, entry: Entry, peer: int, answered: int) -> bool:
-        """R2: whether the peer was sent a copy that will show if it was lost, by a gap in its session or by answers.
+        """LCM-R2: whether the peer was sent a copy whose loss will show, by a gap in its session or by answers.
 
         Suspected nodes are not asked for answers, and whole headers have no sessions.
         """
@@ -109,18 +109,18 @@ class Resend(Part):
         return shows and entry.is_under_way(peer, answered - 1)
 
     def _send_as_many(self, again: list[Entry], peer: int, out: Outbox) -> None:
-        """H8: a burst; of more, it is asked what it has before it gets the rest."""
+        """LCM-H8: a burst; of more, it is asked what it has before it gets the rest."""
         self.forwarding.send_together(again, peer, out)
         if len(again) > LONGEST_BURST:
             self.rounds.ask_first(peer, out)
 
     def _wants_copy(self, entry: Entry, peer: int, need: bool) -> bool:
-        """R2: whether an own copy is what a peer should get that does not have the message under any name."""
+        """LCM-R2: whether an own copy is what a peer should get that does not have the message under any name."""
         wanted = self.rules.pushes or self._lacks_own(entry, peer)
         return wanted and (need or peer in self.here.active) and self.forwarding.target(entry, peer) is not None
 
     def _send_proxies(self, entry: Entry, peer: int, out: Outbox) -> bool:
-        """R4: copies in the name of suspected forwarders that the peer has not heard from; whether there were any."""
+        """LCM-R4: copies in the name of suspected forwarders that the peer has not heard; whether there were any."""
         suspected = sorted(self.here.suspected.intersection(entry.received))
         silent = [forwarder for forwarder in suspected if peer in self._lacking(entry, forwarder)]
         for forwarder in silent:
@@ -140,7 +140,7 @@ class Resend(Part):
     # What is pushed
 
     def push_soon(self, serial: int, peer: int, out: Outbox) -> None:
-        """M5: what is pushed goes together: most of it comes in bursts, and alike."""
+        """LCM-M5: what is pushed goes together: most of it comes in bursts, and alike."""
         if self.push_ns and not self.pushing:
             out.set_timer(PUSH, self.push_ns)
         self.pushing.setdefault(peer, set()).add(serial)
@@ -148,7 +148,7 @@ class Resend(Part):
             self.push_on(out)
 
     def push_on(self, out: Outbox) -> None:
-        """M5: new names go downstream, and copies on paths that have become safe."""
+        """LCM-M5: new names go downstream, and copies on paths that have become safe."""
         entries = self.store.entries
         pushing, self.pushing = self.pushing, {}
         for peer in sorted(self.here.active.intersection(pushing)):
@@ -157,7 +157,7 @@ class Resend(Part):
             for entry in [entries[serial] for serial in sorted(pushing[peer]) if serial in entries]:
                 if not self.waiting.lacks(peer, entry.vectors):
                     continue
-                # If a message that a peer was given got lost, that will show (R2). By printed rules names are no use.
+                # If what a peer was given got lost, that will show (LCM-R2). By printed rules names are no use.
                 if self.rules.gapless and (peer in entry.given or self.waiting.holds(peer, entry.vectors)):
                     by_name.append(entry)
                 elif self.forwarding.target(entry, peer) is not None:

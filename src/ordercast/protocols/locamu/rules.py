@@ -34,19 +34,19 @@ class Rules(msgspec.Struct, frozen=True):
     """What distinguishes the corrected algorithm from the printed one; each rule bears the number of its correction."""
 
     duplicates_first: bool = True
-    """C6: a duplicate is recognised before it is held back, and raises nothing."""
+    """LCM-C6: a duplicate is recognised before it is held back, and raises nothing."""
     gapless: bool = True
-    """C7: the own column counts a stream up to its first gap, not up to its highest number."""
+    """LCM-C7: the own column counts a stream up to its first gap, not up to its highest number."""
     flags_late: bool = True
-    """C8: a vector learned after forwarding is marked and never raises the past."""
+    """LCM-C8: a vector learned after forwarding is marked and never raises the past."""
     whole: bool = True
-    """C9: headers are not trimmed to what the receiver's neighbourhood contains."""
+    """LCM-C9: headers are not trimmed to what the receiver's neighbourhood contains."""
     pushes: bool = True
-    """C10: names learned late are passed on soon, and on demand."""
+    """LCM-C10: names learned late are passed on soon, and on demand."""
     fenced: bool = True
-    """C11: a neighbour's minimum is adopted only behind the fence."""
+    """LCM-C11: a neighbour's minimum is adopted only behind the fence."""
     keeps_until_complete: bool = True
-    """C12: a message that all linked nodes have is kept until every near forwarder upstream has named it, too."""
+    """LCM-C12: a message that all linked nodes have is kept until every near forwarder upstream has named it, too."""
     checks_safety: bool = True
     """At most f of the last 2f + 1 nodes may be skipped."""
     merges: bool = True

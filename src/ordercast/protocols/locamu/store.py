@@ -63,7 +63,7 @@ class Copy(State):
 
 
 class Entry(State):
-    """S3: a message that was processed and that somebody may still want."""
+    """LCM-S3: a message that was processed and that somebody may still want."""
 
     constant: ClassVar[tuple[str, ...]] = ("message", "came", "depth", "epoch", "internal", "upstream", "past")
 
@@ -103,22 +103,22 @@ class Entry(State):
         return self.vectors[-1]
 
     def is_due(self, peer: int, before: int) -> bool:
-        """R2: whether the peer has had time until that round."""
+        """LCM-R2: whether the peer has had time until that round."""
         return self.sent is None or peer not in self.sent or self.sent[peer][0] < before
 
     def forget_sent(self, peer: int) -> None:
-        """R2: what was sent to the peer so far does not count."""
+        """LCM-R2: what was sent to the peer so far does not count."""
         if self.sent is not None:
             self.sent.pop(peer, None)
         if peer in self.given:
             self.given.remove(peer)
 
     def is_under_way(self, peer: int, before: int) -> bool:
-        """R2: whether a copy was sent to the peer that it may not have got by that round, only because it waits."""
+        """LCM-R2: whether a copy was sent to the peer that it may not have got by that round, only because it waits."""
         return peer in self.given and not (self.round < before and self.is_due(peer, before))
 
     def note_sent(self, peer: int, round_: int) -> None:
-        """R2: it was sent again: the peer has twice as many rounds as the last time."""
+        """LCM-R2: it was sent again: the peer has twice as many rounds as the last time."""
         if self.sent is None:
             self.sent = {}
         wait = min(2 * self.sent[peer][1], LONGEST_WAIT) if peer in self.sent else FIRST_WAIT

@@ -15,7 +15,7 @@ from ordercast.protocols.locamu.vectors import Vector
 
 
 class Waiting(State):
-    """S4: which numbers linked nodes have acknowledged, and which stored messages still wait for that.
+    """LCM-S4: which numbers linked nodes have acknowledged, and which stored messages still wait for that.
 
     A message waits for one number at a time. Only when that is acknowledged is the next one looked for.
     """
@@ -42,7 +42,7 @@ class Waiting(State):
         self.queues, self.complete = {}, {}
 
     def forget(self, node: int) -> None:
-        """V6: it has left, and numbers nothing and acknowledges nothing any more."""
+        """LCM-V6: it has left, and numbers nothing and acknowledges nothing any more."""
         for stream in [stream for stream in self.known if node in (stream >> SECOND_BITS, stream & SECOND)]:
             del self.known[stream]
             self.beyond.pop(stream, None)

@@ -2,7 +2,7 @@
 
 Under them packets may be lost, duplicated and reordered, and either end may crash and come back with its state; a
 neighbour that comes back without it is greeted as a new one. Order is not promised: the layers above see to that.
-Spec: docs/protocols/links.md (L1 to L9).
+Spec: docs/protocols/links.md (LNK-L1 to LNK-L9).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Numbered(Packet, frozen=True):
     """Base of the packets that are transferred exactly once."""
 
     session: int
-    """The sum of both ends' lives. Lives only grow, so no two sessions of a link share it (L7)."""
+    """The sum of both ends' lives. Lives only grow, so no two sessions of a link share it (LNK-L7)."""
     number: int
     ack: int
     """All packets of the session up to this one have arrived in the other direction."""
@@ -86,7 +86,7 @@ class Link(State):
         self.owed = 0
 
     def take(self, number: int) -> bool:
-        """Enter a packet's number; whether it is new (L3)."""
+        """Enter a packet's number; whether it is new (LNK-L3)."""
         if number <= self.received or number in self.early:
             return False
         self.early.add(number)
@@ -96,7 +96,7 @@ class Link(State):
         return True
 
     def reopen(self, session: int) -> None:
-        """L8: begin a session with nothing received and all that was not acknowledged numbered anew."""
+        """LNK-L8: begin a session with nothing received and all that was not acknowledged numbered anew."""
         self.session = session
         self.received = self.acked = self.resendable = self.owed = 0
         self.early.clear()
@@ -128,7 +128,7 @@ class ReliableLinks(State):
     # Sending
 
     def spread(self, kind: Kind, content: Any, extra: Any, source: NodeId | None, asks: bool, out: Outbox) -> None:
-        """L1: send a packet of this kind and with these two fields of its own to every neighbour but `source`."""
+        """LNK-L1: send a packet of this kind and with these two fields of its own to every neighbour but `source`."""
         for peer, link in self.links.items():
             if peer == source:
                 continue
@@ -143,7 +143,7 @@ class ReliableLinks(State):
                 link.owed = 0  # The packet carries the acknowledgement.
 
     def _resend_all(self, peer: NodeId, link: Link, out: Outbox) -> None:
-        """L6: everything unacknowledged, at once."""
+        """LNK-L6: everything unacknowledged, at once."""
         if link.quiet or not link.unacked:
             return
         for packet in link.unacked.values():
@@ -151,7 +151,7 @@ class ReliableLinks(State):
         self._arm_resend(out)
 
     def _resend_old(self, out: Outbox) -> None:
-        """L5: what was already unacknowledged a whole period ago; what is younger may just be on its way."""
+        """LNK-L5: what was already unacknowledged a whole period ago; what is younger may just be on its way."""
         self.resend_armed = False
         for peer, link in self.links.items():
             if link.quiet or not link.unacked:
@@ -171,7 +171,7 @@ class ReliableLinks(State):
     # Receiving
 
     def accept(self, peer: NodeId, packet: Numbered, out: Outbox) -> bool:
-        """L2 to L4: whether the packet is taken over now. False: it was before, or belongs to another session."""
+        """LNK-L2 to LNK-L4: whether the packet is taken over now. False: it was before, or is of another session."""
         link = self.links.get(peer)
         if link is None:
             raise _stranger(peer)
@@ -194,7 +194,7 @@ class ReliableLinks(State):
         return new
 
     def on_ack(self, peer: NodeId, packet: Ack) -> None:
-        """L4: the neighbour has taken over what the acknowledgement names."""
+        """LNK-L4: the neighbour has taken over what the acknowledgement names."""
         link = self._link(peer)
         if packet.session == link.session and (packet.received > link.acked or packet.above):
             self._settle(peer, link, max(packet.received, link.acked), packet.above)
@@ -224,11 +224,11 @@ class ReliableLinks(State):
     # Time, suspicion and restarts
 
     def on_start(self, out: Outbox) -> None:
-        """L7: a new life begins by saying so to every neighbour."""
+        """LNK-L7: a new life begins by saying so to every neighbour."""
         self._greet(out)
 
     def on_recover(self, out: Outbox) -> None:
-        """L6: whom the former self suspected is forgotten, what it had not got rid of is sent again."""
+        """LNK-L6: whom the former self suspected is forgotten, what it had not got rid of is sent again."""
         for peer, link in self.links.items():
             link.suspected = False
             link.quiet = link.session == _UNWELCOMED
@@ -244,7 +244,7 @@ class ReliableLinks(State):
             self._greet(out)
 
     def on_suspect(self, peer: NodeId) -> None:
-        """L6: keep everything for the neighbour, but send it nothing."""
+        """LNK-L6: keep everything for the neighbour, but send it nothing."""
         link = self._link(peer)
         link.suspected = link.quiet = True
 
@@ -258,7 +258,7 @@ class ReliableLinks(State):
             self._resend_all(peer, link, out)
 
     def _greet(self, out: Outbox) -> None:
-        """L7: say Hello to whoever has not welcomed this life, until they have."""
+        """LNK-L7: say Hello to whoever has not welcomed this life, until they have."""
         strangers = [peer for peer, link in self.links.items() if link.session == _UNWELCOMED and not link.suspected]
         for peer in strangers:
             out.send(peer, Hello(self.life))
@@ -266,7 +266,7 @@ class ReliableLinks(State):
             out.set_timer(HELLO, self.resend_ns)
 
     def on_hello(self, peer: NodeId, life: int) -> bool:
-        """L8: whether the Hello deserves a Welcome. One of a new life opens a new session."""
+        """LNK-L8: whether the Hello deserves a Welcome. One of a new life opens a new session."""
         link = self._link(peer)
         if life <= 0 or life < link.peer_life:
             return False
@@ -277,11 +277,11 @@ class ReliableLinks(State):
         return True
 
     def resume(self, peer: NodeId, out: Outbox) -> None:
-        """L8: send what is pending for a neighbour that was just welcomed."""
+        """LNK-L8: send what is pending for a neighbour that was just welcomed."""
         self._resend_all(peer, self._link(peer), out)
 
     def on_welcome(self, peer: NodeId, packet: Welcome, out: Outbox) -> bool:
-        """L9: whether this Welcome opens the link."""
+        """LNK-L9: whether this Welcome opens the link."""
         link = self._link(peer)
         if packet.to != self.life or link.session != _UNWELCOMED or packet.life < link.peer_life:
             return False

@@ -1,7 +1,7 @@
 """Causal Barriers on a tree: a message carries, for every node, which messages that node must deliver before.
 
-The baseline of minimal waiting and of quadratic headers. Spec: docs/protocols/causal-barriers.md (B1 to B5), from
-Prakash, Raynal and Singhal.
+The baseline of minimal waiting and of quadratic headers. Spec: docs/protocols/causal-barriers.md (CBR-B1 to CBR-B5),
+from Prakash, Raynal and Singhal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Options(TreeOptions, frozen=True, forbid_unknown_fields=True):
     """Settings of Causal Barriers."""
 
     prune: bool = True
-    """B5: whether a node forgets barriers that another one has told it to be behind."""
+    """CBR-B5: whether a node forgets barriers that another one has told it to be behind."""
 
 
 class CausalBarriers(TreeNode):
@@ -65,7 +65,7 @@ class CausalBarriers(TreeNode):
     # Messages
 
     def on_publish(self, message: Message, out: Outbox) -> None:
-        """B1: the barriers travel along; from now on this message is the barrier of all it is for."""
+        """CBR-B1: the barriers travel along; from now on this message is the barrier of all it is for."""
         targets = self._targets(message)
         others = self.targets.everyone & ~self.own
         lists = {
@@ -93,7 +93,7 @@ class CausalBarriers(TreeNode):
         return nodes_of(rank[node] for node in message.dst)
 
     def _pass_on(self, message: Message, header: Header, targets: Nodes, came: int, out: Outbox) -> None:
-        """T2: unchanged, to whoever leads to a target."""
+        """TRE-T2: unchanged, to whoever leads to a target."""
         if message.dst:
             ranks = [self.routes.rank[node] for node in message.dst]
             towards = {self.routes.step(self.me, rank) for rank in ranks if rank != self.me}
@@ -117,7 +117,7 @@ class CausalBarriers(TreeNode):
             self._sort_in((message, header), out)
 
     def _sort_in(self, held: Held, out: Outbox) -> None:
-        """B2: deliver the message and what waited for it, or file it under what it waits for."""
+        """CBR-B2: deliver the message and what waited for it, or file it under what it waits for."""
         candidates = [held]
         for candidate in candidates:  # It grows while it is looked at.
             message, header = candidate
@@ -135,7 +135,7 @@ class CausalBarriers(TreeNode):
                 candidates += self.blocked.pop((publisher, message.number), ())
 
     def _obstacle(self, header: Header) -> tuple[int, int] | None:
-        """B2: a message that must be delivered here before; None: there is none."""
+        """CBR-B2: a message that must be delivered here before; None: there is none."""
         delivered, own = self.delivered, self.own
         for publisher, waits in header.lists.items():
             reached = delivered.get(publisher, 0)
@@ -146,7 +146,7 @@ class CausalBarriers(TreeNode):
         return None
 
     def _take_in(self, publisher: int, number: int, targets: Nodes, header: Header) -> None:
-        """B3 to B5: the message is delivered here, and becomes the barrier of the others that it is for."""
+        """CBR-B3 to CBR-B5: the message is delivered here, and becomes the barrier of the others that it is for."""
         barriers = self.barriers
         rest = self.targets.everyone & ~targets
         for other, theirs in header.lists.items():
@@ -163,7 +163,7 @@ class CausalBarriers(TreeNode):
             self._prune(publisher, number if targets >> publisher & 1 else 0, header)
 
     def _prune(self, publisher: int, number: int, header: Header) -> None:
-        """B5: what lies in the past of a message, and was addressed to its publisher, was delivered there."""
+        """CBR-B5: what lies in the past of a message, and was addressed to its publisher, was delivered there."""
         known = header.known_after(self.known.get(publisher, NOTHING_KNOWN), publisher, number)
         self.known[publisher] = known
         bit = 1 << publisher

@@ -1,7 +1,8 @@
 """The barriers of Causal Barriers, the lists of all nodes at once: by message, the set of nodes that must wait for it.
 
-Spec: docs/protocols/causal-barriers.md (B1 to B5). Most nodes have to wait for the same, so that a barrier is a message
-with a set of nodes, and a set is an integer with a bit for each. Lists and headers never change, only their owners do.
+Spec: docs/protocols/causal-barriers.md (CBR-B1 to CBR-B5). Most nodes have to wait for the same, so that a barrier is a
+message with a set of nodes, and a set is an integer with a bit for each. Lists and headers never change, only their
+owners do.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Header(Encoded):
         return publisher < everyone.bit_length() and nodes <= everyone
 
     def known_after(self, known: Known, publisher: int, number: int) -> Known:
-        """B5: what is known to be delivered at the publisher, after its message of that number with this header.
+        """CBR-B5: what is known to be delivered at the publisher, after its message of that number with this header.
 
         Whoever knew the same before shares the answer, if it was asked for lately.
         """
@@ -136,7 +137,7 @@ def within(waits: Waits, nodes: Nodes) -> Waits:
 
 
 def replaced(mine: Waits, theirs: Waits, targets: Nodes) -> Waits:
-    """B3: what a delivered message itself waits for at a target need not be waited for again there."""
+    """CBR-B3: what a delivered message itself waits for at a target need not be waited for again there."""
     if mine == theirs:
         return within(mine, ~targets)
     found = []
@@ -151,7 +152,7 @@ def replaced(mine: Waits, theirs: Waits, targets: Nodes) -> Waits:
 
 
 def handed_on(mine: Waits, theirs: Waits, nodes: Nodes) -> Waits:
-    """B4: of the barriers that these nodes have here and there, the later ones; what others have here stays."""
+    """CBR-B4: of the barriers that these nodes have here and there, the later ones; what others have here stays."""
     if not mine:
         return within(theirs, nodes)
     if mine == theirs:
@@ -170,11 +171,11 @@ def handed_on(mine: Waits, theirs: Waits, nodes: Nodes) -> Waits:
 
 
 def added(mine: Waits, number: int, nodes: Nodes) -> Waits:
-    """B1, B3: these nodes have to wait for this message of the publisher, if not for a later one."""
+    """CBR-B1, CBR-B3: these nodes have to wait for this message of the publisher, if not for a later one."""
     return handed_on(mine, ((number, nodes),), nodes)
 
 
 def pruned(mine: Waits, number: int, node: Nodes) -> Waits:
-    """B5: one node has delivered the messages up to this number."""
+    """CBR-B5: one node has delivered the messages up to this number."""
     left = [(n, nodes if n > number else nodes & ~node) for n, nodes in mine]
     return tuple([(n, nodes) for n, nodes in left if nodes])

@@ -1,6 +1,7 @@
 """CBCAST on a tree: causal multicast to overlapping groups, with a vector clock for every group in every header.
 
-The baseline whose headers grow with the system. Spec: docs/protocols/cbcast.md (C1 to C6, T1 to T3), from [BSS91].
+The baseline whose headers grow with the system. Spec: docs/protocols/cbcast.md (CBC-C1 to CBC-C6, TRE-T1 to TRE-T3),
+from [BSS91].
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Cbcast(TreeNode):
     # Messages
 
     def on_publish(self, message: Message, out: Outbox) -> None:
-        """C1: count the message, deliver it here, and let it go with the whole clock."""
+        """CBC-C1: count the message, deliver it here, and let it go with the whole clock."""
         if message.dst:
             raise UsageError(f"{message.id}: cbcast multicasts to groups, not to destinations of a message's own")
         self.routes.check_topic(message.topic)
@@ -62,7 +63,7 @@ class Cbcast(TreeNode):
         self._pass_on(message, self.clock, NOBODY, None, out)
 
     def _pass_on(self, message: Message, clock: Clock, came: int, read: Difference | None, out: Outbox) -> None:
-        """C4, C5: unchanged, to whoever leads to members. Links that carried the same before share the difference."""
+        """CBC-C4, CBC-C5: pass it on unchanged. Links that carried the same before share the difference."""
         difference = read
         for peer in self._ways(came, message.topic):
             reference = self.last_sent[peer] if self.delta else self.layout.empty
@@ -87,7 +88,7 @@ class Cbcast(TreeNode):
                 self._sort_in((message, (slot, number), clock), out)
 
     def _readable(self, peer: int, packet: Data) -> list[tuple[Data, Clock]]:
-        """C5: the packets whose clocks can be read now."""
+        """CBC-C5: the packets whose clocks can be read now."""
         if not self.delta:
             return [(packet, self._read(peer, packet, self.layout.empty))]
         link = self.incoming[peer]
@@ -112,7 +113,7 @@ class Cbcast(TreeNode):
             ) from None
 
     def _sort_in(self, held: Held, out: Outbox) -> None:
-        """C2: deliver the message and what waited for it, or file it under what it waits for."""
+        """CBC-C2: deliver the message and what waited for it, or file it under what it waits for."""
         candidates = [held]
         for candidate in candidates:  # It grows while it is looked at.
             message, entry, clock = candidate
@@ -128,14 +129,14 @@ class Cbcast(TreeNode):
                 candidates += self.blocked.pop(entry, ())
 
     def _obstacle(self, entry: Entry, clock: Clock) -> Entry | None:
-        """C2: a message that must be delivered here before; None: it is this one's turn."""
+        """CBC-C2: a message that must be delivered here before; None: it is this one's turn."""
         slot, number = entry
         if self.clock[slot] < number - 1:
             return slot, number - 1
         return self.clock.first_ahead(clock, self.joined, slot)
 
     def _learn(self, _entry: Entry, clock: Clock) -> None:
-        """C3: count the message, and what its past says of groups that this node knows nothing of itself.
+        """CBC-C3: count the message, and what its past says of groups that this node knows nothing of itself.
 
         Of the groups joined there is nothing new but the message, so the larger of each entry does for all.
         """

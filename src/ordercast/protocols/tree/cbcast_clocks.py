@@ -1,7 +1,7 @@
 """The clock of CBCAST, all vectors of all groups in one, and how it travels: as what differs from the one sent before.
 
-Spec: docs/protocols/cbcast.md (C5). Clocks and differences never change, so that messages, links, buffers and, within
-one process, nodes share them. Arrays stay inside: to the outside a clock is plain data.
+Spec: docs/protocols/cbcast.md (CBC-C5). Clocks and differences never change, so that messages, links, buffers and,
+within one process, nodes share them. Arrays stay inside: to the outside a clock is plain data.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Clock(Value):
 
 
 class Difference(Encoded):
-    """C5: all entries in which a clock differs from the one before on its link, to the larger or to the smaller.
+    """CBC-C5: all entries in which a clock differs from the one before on its link, to the larger or to the smaller.
 
     One that was not read from bytes knows both clocks: whoever has the same one before need not put the next one
     together, and what differs is found out only when bytes are sent or counted.

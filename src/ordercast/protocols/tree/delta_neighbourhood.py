@@ -1,6 +1,6 @@
 """Delta-Neighbourhood: FIFO multicast on a tree, one message of each publisher in flight, acknowledged end to end.
 
-The baseline that waits where LoCaMu pipelines. Spec: docs/protocols/delta-neighbourhood.md (N1 to N7).
+The baseline that waits where LoCaMu pipelines. Spec: docs/protocols/delta-neighbourhood.md (DNB-N1 to DNB-N7).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     f: Annotated[int, msgspec.Meta(ge=0, le=8)] = 1
     """Nodes that may be skipped among every 2f + 1 on a way."""
     waits: bool = False
-    """Whether a message is complete only once members that were skipped have it, too (N7). Publishers then stand still
-    while a member is down, and in return nobody misses anything."""
+    """Whether a message is complete only once members that were skipped have it, too (DNB-N7). Publishers then stand
+    still while a member is down, and in return nobody misses anything."""
     retransmit_ms: Ms = 200.0
     """How often what is not acknowledged is sent again."""
     tally: bool = False
@@ -86,7 +86,7 @@ class DeltaNeighbourhood(Machine):
     # Publishing
 
     def on_publish(self, message: Message, out: Outbox) -> None:
-        """N1: one at a time."""
+        """DNB-N1: one at a time."""
         if message.dst:
             raise UsageError(f"{message.id}: {NAME} multicasts to groups, not to destinations of a message's own")
         self.routes.check_topic(message.topic)
@@ -110,7 +110,7 @@ class DeltaNeighbourhood(Machine):
             raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of this protocol")
 
     def _on_data(self, peer: int, packet: Data, out: Outbox) -> None:
-        """N2, N4: a message met for the first time, or another copy of one."""
+        """DNB-N2, DNB-N4: a message met for the first time, or another copy of one."""
         self._check(peer, packet)
         entries = packet.entries
         asked = entries[-self.distance[peer]][1]
@@ -141,7 +141,7 @@ class DeltaNeighbourhood(Machine):
             raise PeerError(self.routes.nodes[peer], f"sent {message.id} with a list that makes no sense")
 
     def _is_known(self, entries: Entries) -> bool:
-        """N4: whether this node has met the message under any of its values."""
+        """DNB-N4: whether this node has met the message under any of its values."""
         for node, value, _ in filter(None, entries):
             met = self.met[node]
             if value < met.low or value in met.values:
@@ -155,12 +155,12 @@ class DeltaNeighbourhood(Machine):
         return next(found, None)
 
     def _meet(self, entries: Entries) -> None:
-        """N4, N6: remember the values, and what the nodes say is over."""
+        """DNB-N4, DNB-N6: remember the values, and what the nodes say is over."""
         for node, value, low in filter(None, entries):
             self.met[node].meet(value, low)
 
     def _take_over(self, message: Message, entries: Entries, came: int, asked: int, out: Outbox) -> None:
-        """N2: give the message a value, deliver it, send it on."""
+        """DNB-N2: give the message a value, deliver it, send it on."""
         if self.quiet_periods:
             self._stir(out)
         self.value += 1
@@ -168,7 +168,7 @@ class DeltaNeighbourhood(Machine):
             out.deliver(message)
         direction = NOBODY if came == NOBODY else self.way[came]
         if came != NOBODY and not self.suspected and not self._ways(direction, message.topic):
-            out.send(self.routes.nodes[came], Done(asked, self._low()))  # N5: there is nobody behind this node.
+            out.send(self.routes.nodes[came], Done(asked, self._low()))  # DNB-N5: there is nobody behind this node.
             return
         progress = self.progress[self.value] = Progress(message, self.value, direction, entries)
         if came != NOBODY:
@@ -178,7 +178,7 @@ class DeltaNeighbourhood(Machine):
     # Sending
 
     def _send_on(self, progress: Progress, out: Outbox) -> None:
-        """N2, N3: to the first node in every direction that is not suspected, as far as that is safe."""
+        """DNB-N2, DNB-N3: to the first node in every direction that is not suspected, as far as that is safe."""
         targets, progress.blocked = self._targets(progress)
         fresh = sorted(targets - progress.awaited)
         progress.awaited = targets
@@ -189,7 +189,7 @@ class DeltaNeighbourhood(Machine):
             self._complete(progress, out)
 
     def _targets(self, progress: Progress) -> tuple[set[int], bool]:
-        """N3: whom to send to, and whether some member is out of reach."""
+        """DNB-N3: whom to send to, and whether some member is out of reach."""
         if self.suspected:
             return self._targets_beyond_suspects(progress)
         targets = set(self._ways(progress.came, progress.message.topic))
@@ -234,12 +234,12 @@ class DeltaNeighbourhood(Machine):
         return targets, blocked or beyond
 
     def _is_safe(self, progress: Progress, hop: int) -> bool:
-        """N3: at most f of the last 2f + 1 nodes are skipped."""
+        """DNB-N3: at most f of the last 2f + 1 nodes are skipped."""
         skipped = progress.entries[max(0, len(progress.entries) + hop - self.window) :].count(SKIPPED)
         return skipped + hop - 1 <= self.f
 
     def _send(self, progress: Progress, peers: list[int], out: Outbox) -> None:
-        """N2: one packet for all who are equally far away."""
+        """DNB-N2: one packet for all who are equally far away."""
         own: Entry = (self.me, progress.value, self._low())
         hop, packet = 0, None
         for peer in peers:
@@ -253,13 +253,13 @@ class DeltaNeighbourhood(Machine):
             self._arm(out)
 
     def _low(self) -> int:
-        """N6: all values below are of messages that are complete here."""
+        """DNB-N6: all values below are of messages that are complete here."""
         return next(iter(self.progress), self.value + 1)
 
     # Completion
 
     def _on_done(self, peer: int, packet: Done, out: Outbox) -> None:
-        """N5: everybody behind that target has the message."""
+        """DNB-N5: everybody behind that target has the message."""
         self.met[peer].raise_low(packet.low)
         progress = self.progress.get(packet.value)
         if progress is not None:
@@ -271,7 +271,7 @@ class DeltaNeighbourhood(Machine):
                 self._go_on(progress, out)
 
     def _go_on(self, progress: Progress, out: Outbox) -> None:
-        """N3, N5: nothing is awaited any more."""
+        """DNB-N3, DNB-N5: nothing is awaited any more."""
         if self.suspected or progress.blocked:
             self._send_on(progress, out)
         else:
@@ -280,7 +280,7 @@ class DeltaNeighbourhood(Machine):
             self._publish_next(out)
 
     def _complete(self, progress: Progress, out: Outbox) -> None:
-        """N5: tell whoever asked; the publisher goes on to its next message."""
+        """DNB-N5: tell whoever asked; the publisher goes on to its next message."""
         del self.progress[progress.value]
         low = self._low()
         for peer, asked in sorted(progress.askers.items()):
@@ -304,7 +304,7 @@ class DeltaNeighbourhood(Machine):
             out.set_timer(RESEND, self.resend_ns, background=self.quiet_periods > PATIENCE)
 
     def on_timer(self, _name: Hashable, out: Outbox) -> None:
-        """N5: send again what was not acknowledged for a whole period; it keeps its value."""
+        """DNB-N5: send again what was not acknowledged for a whole period; it keeps its value."""
         self.armed = False
         self.quiet_periods += 1
         for progress in list(self.progress.values()):
@@ -323,14 +323,14 @@ class DeltaNeighbourhood(Machine):
         self._look_again(out)
 
     def _look_again(self, out: Outbox) -> None:
-        """N3: suspicions changed, so what is in progress may have other targets."""
+        """DNB-N3: suspicions changed, so what is in progress may have other targets."""
         self._stir(out)
         for progress in list(self.progress.values()):
             self._send_on(progress, out)
         self._publish_next(out)
 
     def on_recover(self, out: Outbox) -> None:
-        """N5: back with its state: nobody is suspected, and all that is in progress is sent again."""
+        """DNB-N5: back with its state: nobody is suspected, and all that is in progress is sent again."""
         for progress in list(self.progress.values()):
             progress.awaited.clear()
         self._look_again(out)

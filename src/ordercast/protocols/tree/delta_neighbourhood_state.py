@@ -1,6 +1,6 @@
 """What a node of Delta-Neighbourhood sends and remembers: lists of values, values met, messages in progress.
 
-Spec: docs/protocols/delta-neighbourhood.md (N2 to N6).
+Spec: docs/protocols/delta-neighbourhood.md (DNB-N2 to DNB-N6).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Data(Packet, frozen=True, tag=1):
 
     message: Message
     entries: Entries
-    """N2: of the last 2f + 1 nodes before the receiver, nearest last; fewer where the publisher is nearer."""
+    """DNB-N2: of the last 2f + 1 nodes before the receiver, nearest last; fewer where the publisher is nearer."""
 
 
 class Done(Packet, frozen=True, tag=2):
-    """N5: everybody behind its sender has the message to which the receiver gave this value."""
+    """DNB-N5: everybody behind its sender has the message to which the receiver gave this value."""
 
     model_bytes: ClassVar[int | None] = ACK_BYTES
 
@@ -38,7 +38,7 @@ class Done(Packet, frozen=True, tag=2):
 
 
 class Met(State):
-    """N4, N6: the values of one node that were met here: all below the low mark count as met."""
+    """DNB-N4, DNB-N6: the values of one node that were met here: all below the low mark count as met."""
 
     durable: ClassVar[tuple[str, ...]] = ("low", "values")
 
@@ -79,12 +79,12 @@ class Progress(State):
         self.done: set[int] = set()
         """Targets that have said so."""
         self.blocked = False
-        """N3: some member cannot be reached now."""
+        """DNB-N3: some member cannot be reached now."""
         self.due = False
         """Whether it was sent a whole period ago."""
 
     def merge(self, entries: Entries) -> bool:
-        """N4: fill in skipped nodes whose values another copy knows; whether there were any."""
+        """DNB-N4: fill in skipped nodes whose values another copy knows; whether there were any."""
         known = list(self.entries)
         for i in range(1, min(len(known), len(entries)) + 1):
             if not known[-i] and entries[-i]:
@@ -95,5 +95,5 @@ class Progress(State):
 
 
 def extended_list(entries: Entries, own: Entry, hop: int, window: int) -> Entries:
-    """N2: the list for a node `hop` away."""
+    """DNB-N2: the list for a node `hop` away."""
     return (*entries, own, *[SKIPPED] * (hop - 1))[-window:]

@@ -1,6 +1,6 @@
 """What the baselines on a tree have in common: exactly-once links along its edges, and routes to the members of groups.
 
-Spec: docs/protocols/cbcast.md (T1 to T3), over docs/protocols/links.md.
+Spec: docs/protocols/cbcast.md (TRE-T1 to TRE-T3), over docs/protocols/links.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TreeLinks(ReliableLinks):
     """Reliable links on which each neighbour may be sent something of its own."""
 
     def give(self, peer: NodeId, kind: Kind, content: Any, extra: Any, out: Outbox) -> None:
-        """L1, for one neighbour."""
+        """LNK-L1, for one neighbour."""
         link = self.links[peer]
         link.sent = number = link.sent + 1
         link.unacked[number] = packet = kind(link.session, number, link.received, False, content, extra)
@@ -95,12 +95,12 @@ class TreeNode(Machine):
     # What a protocol adds
 
     def _arrived(self, peer: int, packet: Numbered, out: Outbox) -> None:
-        """T1: a packet that the link hands over, once, in whatever order."""
+        """TRE-T1: a packet that the link hands over, once, in whatever order."""
 
     # Routes
 
     def _ways(self, came: int, topic: Topic) -> tuple[int, ...]:
-        """T2: the neighbours that lead to members, but for the one that the message came from."""
+        """TRE-T2: the neighbours that lead to members, but for the one that the message came from."""
         key = (came, topic)
         ways = self.ways.get(key)
         if ways is None:
@@ -134,7 +134,7 @@ class TreeNode(Machine):
             raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of this protocol")
 
     def on_recover(self, out: Outbox) -> None:
-        """T3: back with its state: what was not acknowledged is sent again."""
+        """TRE-T3: back with its state: what was not acknowledged is sent again."""
         self.links.on_recover(out)
 
     def on_timer(self, name: Hashable, out: Outbox) -> None:

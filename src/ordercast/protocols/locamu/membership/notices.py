@@ -1,6 +1,6 @@
 """What LoCaMu nodes tell each other about groups and the tree: messages like all others, ordered like all others.
 
-Spec: docs/protocols/locamu.md (E1 to E6, V1 to V7).
+Spec: docs/protocols/locamu.md (LCM-E1 to LCM-E6, LCM-V1 to LCM-V7).
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ask(_Content, frozen=True, tag=1):
-    """E1: to the owner of a group: the publisher wants in, or out."""
+    """LCM-E1: to the owner of a group: the publisher wants in, or out."""
 
     topic: Topic
     joins: bool
 
 
 class Members(_Content, frozen=True, tag=2):
-    """E2: to everybody: the next list of the group's members has one more, or one less."""
+    """LCM-E2: to everybody: the next list of the group's members has one more, or one less."""
 
     topic: Topic
     epoch: int
@@ -73,31 +73,31 @@ class Members(_Content, frozen=True, tag=2):
 
 
 class Installed(_Content, frozen=True, tag=3):
-    """E4: to the owner: the publisher goes by this list from now on."""
+    """LCM-E4: to the owner: the publisher goes by this list from now on."""
 
     topic: Topic
     epoch: int
 
 
 class Stable(_Content, frozen=True, tag=4):
-    """E5: to everybody: nobody goes by older lists any more."""
+    """LCM-E5: to everybody: nobody goes by older lists any more."""
 
     topic: Topic
     epoch: int
 
 
 class Enter(_Content, frozen=True, tag=5):
-    """V1: to the first node: somebody wants to become a leaf under the publisher."""
+    """LCM-V1: to the first node: somebody wants to become a leaf under the publisher."""
 
     node: NodeId
 
 
 class Depart(_Content, frozen=True, tag=6):
-    """V6: to the first node: the publisher leaves, and this is its last message."""
+    """LCM-V6: to the first node: the publisher leaves, and this is its last message."""
 
 
 class View(_Content, frozen=True, tag=7):
-    """V2, V6: to everybody: the next tree has one leaf more, or one less if there is no `under`."""
+    """LCM-V2, LCM-V6: to everybody: the next tree has one leaf more, or one less if there is no `under`."""
 
     number: int
     node: NodeId
@@ -105,13 +105,13 @@ class View(_Content, frozen=True, tag=7):
 
 
 class Seen(_Content, frozen=True, tag=8):
-    """V3, V6: to the first node: the publisher goes by this tree from now on."""
+    """LCM-V3, LCM-V6: to the first node: the publisher goes by this tree from now on."""
 
     number: int
 
 
 class Settled(_Content, frozen=True, tag=9):
-    """V3, V6: to everybody: nobody goes by older trees any more."""
+    """LCM-V3, LCM-V6: to everybody: nobody goes by older trees any more."""
 
     number: int
 
@@ -142,13 +142,13 @@ Change = tuple[NodeId, NodeId | None]
 
 
 class Knock(Packet, frozen=True, tag=5):
-    """V1, V7: let me in, or tell me that I am out."""
+    """LCM-V1, LCM-V7: let me in, or tell me that I am out."""
 
     leaves: bool = False
 
 
 class Welcome(Packet, frozen=True, tag=6):
-    """V4: what a node begins with: all that its parent knows and it can see."""
+    """LCM-V4: what a node begins with: all that its parent knows and it can see."""
 
     changes: tuple[Change, ...]
     settled: int
@@ -158,4 +158,4 @@ class Welcome(Packet, frozen=True, tag=6):
 
 
 class Farewell(Packet, frozen=True, tag=7):
-    """V7: nobody knows you any more."""
+    """LCM-V7: nobody knows you any more."""

@@ -1,6 +1,6 @@
 """Who has yet to acknowledge a change: the owner's part of a group, and the first node's part for the tree.
 
-Spec: docs/protocols/locamu.md (E2, E5, V2, V3, V6).
+Spec: docs/protocols/locamu.md (LCM-E2, LCM-E5, LCM-V2, LCM-V3, LCM-V6).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Owner(State):
     # Groups
 
     def next_epoch(self, topic: Topic, newest: int) -> int:
-        """E2: the epoch after all that there were."""
+        """LCM-E2: the epoch after all that there were."""
         self.last[topic] = epoch = max(self.last.get(topic, 0), newest) + 1
         return epoch
 
@@ -40,14 +40,14 @@ class Owner(State):
         self.awaited.setdefault(topic, {})[epoch] = nodes
 
     def installed(self, topic: Topic, epoch: int, node: NodeId) -> int:
-        """E5: a node has this list and all before it; the epoch that is stable because of it, 0 if none."""
+        """LCM-E5: a node has this list and all before it; the epoch that is stable because of it, 0 if none."""
         epochs = self.awaited.get(topic, {})
         for earlier in [earlier for earlier in epochs if earlier <= epoch]:
             epochs[earlier].discard(node)
         return self._stable(topic)
 
     def without(self, node: NodeId) -> list[tuple[Topic, int]]:
-        """V6: nobody waits for who has left; the lists that are stable because of it."""
+        """LCM-V6: nobody waits for who has left; the lists that are stable because of it."""
         found: list[tuple[Topic, int]] = []
         for topic in sorted(self.awaited):
             for nodes in self.awaited[topic].values():
@@ -98,7 +98,7 @@ class Owner(State):
         return ended
 
     def seen(self, view: int, node: NodeId) -> bool:
-        """V3, V6: whether everybody goes by the view now, because of this node."""
+        """LCM-V3, LCM-V6: whether everybody goes by the view now, because of this node."""
         if view != self.under_way or node not in self.unseen:
             return False
         self.unseen -= {node}

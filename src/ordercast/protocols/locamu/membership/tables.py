@@ -1,7 +1,7 @@
 """By which lists of members and by which trees messages travel, as one LoCaMu node knows them.
 
-Spec: docs/protocols/locamu.md (E2 to E5, V2, V3, V6). Everything here follows from the messages that the node has
-processed, so it is the same wherever the same messages were.
+Spec: docs/protocols/locamu.md (LCM-E2 to LCM-E5, LCM-V2, LCM-V3, LCM-V6). Everything here follows from
+the messages that the node has processed, so it is the same wherever the same messages were.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Tables(State):
         """Of groups that have changed, the lists that a message may still go by."""
         self.newest: dict[Topic, int] = {}
         self.stable: dict[Topic, int] = {}
-        """E5: older lists are gone, or go with the last message that needs them."""
+        """LCM-E5: older lists are gone, or go with the last message that needs them."""
         self.heard: dict[Topic, int] = {}
         """By which view that was said."""
         self.changes: tuple[Change, ...] = ()
         """All changes of the tree so far; their number is the newest view."""
         self.settled = 0
-        """V3, V6: the newest view that all nodes go by."""
+        """LCM-V3, LCM-V6: the newest view that all nodes go by."""
 
     # Trees
 
@@ -73,14 +73,14 @@ class Tables(State):
         return self.tree(view - 1 if leaving else view)
 
     def change(self, number: int, leaf: NodeId, under: NodeId | None) -> bool:
-        """V2, V6; False: that view is known."""
+        """LCM-V2, LCM-V6; False: that view is known."""
         if number <= self.view:
             return False
         self.changes = (*self.changes, (leaf, under))
         return True
 
     def settle(self, number: int) -> bool:
-        """V3, V6: all nodes go by that view; False: that is known."""
+        """LCM-V3, LCM-V6: all nodes go by that view; False: that is known."""
         if number <= self.settled:
             return False
         self.settled = number
@@ -91,7 +91,7 @@ class Tables(State):
         return next((i for i, (leaf, under) in enumerate(self.changes, 1) if leaf == node and under is not None), 0)
 
     def lists_for(self, entered: int) -> dict[Topic, dict[int, tuple[int, ...]]]:
-        """V4: what messages go by that are for a leaf of that view.
+        """LCM-V4: what messages go by that are for a leaf of that view.
 
         If it is yet to hear itself that a list is stable, messages by older ones may reach it before; otherwise all of
         them were published before anybody addressed it.
@@ -103,7 +103,7 @@ class Tables(State):
         return found
 
     def take_over(self, welcome: Welcome) -> None:
-        """V4: know what the parent knows."""
+        """LCM-V4: know what the parent knows."""
         self.changes, self.settled = welcome.changes, welcome.settled
         self.lists = {
             topic: {epoch: frozenset(members) for epoch, members in known.items()}
@@ -128,7 +128,7 @@ class Tables(State):
         return self.members(topic, self.newest.get(topic, 0)) or frozenset()
 
     def install(self, topic: Topic, epoch: int, node: int, *, joins: bool) -> bool:
-        """E3: the next list; False: it is known."""
+        """LCM-E3: the next list; False: it is known."""
         if epoch <= self.newest.get(topic, 0):
             return False
         before = self.newest_members(topic)
@@ -138,7 +138,7 @@ class Tables(State):
         return True
 
     def owner(self, topic: Topic, tree: Routes) -> NodeId:
-        """E1: the first member at the start, or the first node of all if there was none or it has left."""
+        """LCM-E1: the first member at the start, or the first node of all if there was none or it has left."""
         first = min(self.start.initial(topic) or {0})
         return tree.nodes[0 if first in tree.gone else first]
 
@@ -152,7 +152,7 @@ class Tables(State):
             raise unknown_name("group", topic, sorted({*self.start.topics(), *self.newest}))
 
     def tag(self, topic: Topic) -> int:
-        """E3: what a message that this node publishes goes by."""
+        """LCM-E3: what a message that this node publishes goes by."""
         if not self.changes and not self.newest:
             return 0
         return tag_of(self.view, 0 if is_internal(topic) else self.newest.get(topic, 0))
@@ -178,14 +178,14 @@ class Tables(State):
     # Forgetting
 
     def confirm(self, topic: Topic, epoch: int, view: int) -> bool:
-        """E5: no message by an older list is under way; False: that is known."""
+        """LCM-E5: no message by an older list is under way; False: that is known."""
         if epoch <= self.stable.get(topic, 0):
             return False
         self.stable[topic], self.heard[topic] = epoch, view
         return True
 
     def discard(self, used: Collection[tuple[Topic, int]]) -> bool:
-        """E5: drop lists and trees that are out of date, but for those that messages in store still go by.
+        """LCM-E5: drop lists and trees that are out of date, but for those that messages in store still go by.
 
         Whether such lists are left.
         """
