@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from ordercast.api.ledger import SqliteLedger
+from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.client.ports import Saved
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
 from tests.support.client_edge import publication
-from tests.support.memory_ledger import MemoryLedger
 
 T, U = Topic("t"), Topic("u")
 
@@ -27,7 +27,7 @@ def reopened(ledger: SqliteLedger) -> SqliteLedger:
 def test_it_says_the_same_as_the_one_in_memory(seed: int, tmp_path: Path) -> None:
     disk = SqliteLedger(tmp_path)
     disk.begin_session("ann", 7)
-    memory = MemoryLedger(Origin("ann~7"))
+    memory = MemoryClientLedger(Origin("ann~7"))
     chance = random.Random(seed)
     own = {T: 0, U: 0}
     heard = {T: 0, U: 0}

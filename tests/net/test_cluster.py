@@ -104,5 +104,5 @@ def test_a_process_logs_how_much_of_a_state_was_torn(tmp_path: Path, caplog: pyt
             await Party(assignment, info).close()
 
     run_async(main)
-    (record,) = (record for record in caplog.records if record.getMessage() == "cut off what was torn")
-    assert record.facts == {"node": A, "cut_bytes": 4}  # type: ignore[attr-defined]
+    (record,) = (record for record in caplog.records if record.getMessage() == "torn tail cut off")
+    assert record.facts == {"node": A, "file": str(log.log.path), "bytes": 4}  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import pytest
 from ordercast import testing
 from ordercast.api import ConnectError
 from ordercast.core.errors import UsageError
-from ordercast.net.brokers.ledger import Disk
+from ordercast.net.log.files import Disk
 from tests.support.chaos import judge_drained
 from tests.support.loop import run_async, until
 
@@ -112,7 +112,7 @@ def test_a_broker_whose_disk_fails_stops_and_the_others_go_on(tmp_path: Path) ->
                 disk = FullDisk()
                 failing = cluster.processes["b1"]
                 assert failing._ledger is not None
-                failing._ledger._disk = disk
+                failing._ledger.log._disk = disk
                 disk.full = True
                 await ann.publish("news", b"survives", timeout=20)
                 assert isinstance(failing.host.failure, OSError)

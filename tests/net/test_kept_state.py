@@ -15,7 +15,7 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Message
-from ordercast.net.brokers.ledger import Disk
+from ordercast.net.log.files import Disk
 from ordercast.net.nodes.node import NodeHost, NodePlace
 from ordercast.net.nodes.replay import Told, told_by
 from ordercast.net.nodes.settings import NodeSettings

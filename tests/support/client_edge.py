@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
 from ordercast.client.machine import ClientMachine
+from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.client.ports import Saved
 from ordercast.client.settings import ClientSettings
 from ordercast.core.ids import Origin, Topic
@@ -21,7 +22,6 @@ from ordercast.pubsub.client_packets import (
 )  # fmt: skip
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
-from tests.support.memory_ledger import MemoryLedger
 
 MS = 1_000_000
 P = TypeVar("P", bound=Packet)
@@ -116,11 +116,11 @@ class HandEdge:
 
     def __init__(
         self, addresses: tuple[str, ...] = ("h:1",), saved: Saved | None = None, session: int = 0,
-        ledger: MemoryLedger | None = None, **settings: float | bool,
+        ledger: MemoryClientLedger | None = None, **settings: float | bool,
     ) -> None:  # fmt: skip
         self.wires = HandWires()
         self.app = HandApp()
-        self.ledger = ledger or MemoryLedger(Origin("ann"))
+        self.ledger = ledger or MemoryClientLedger(Origin("ann"))
         self.client = ClientMachine(
             "ann", session, addresses, self.wires, self.app, ClientSettings(**settings), saved, self.ledger  # type: ignore[arg-type]
         )  # fmt: skip

@@ -14,6 +14,7 @@ import msgspec
 from ordercast.client.ports import Saved, SavedTopic
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
+from ordercast.net.log.files import PRIVATE_FILE, make_private
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 
@@ -57,7 +58,9 @@ class SqliteLedger:
     def __init__(self, directory: Path) -> None:
         self.path = directory / _FILE
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            make_private(directory)
+            self.path.touch(PRIVATE_FILE)
+            self.path.chmod(PRIVATE_FILE)  # SQLite gives the files beside it the same mode.
             self._db = sqlite3.connect(self.path, isolation_level=None)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")

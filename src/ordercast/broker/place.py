@@ -36,6 +36,8 @@ class Saved(msgspec.Struct):
     fenced: dict[Origin, int] = {}
     term_number: int = 0
     directory: dict[NodeId, str] = {}
+    whole: bool = True
+    """False: damage has taken a part of it, and what was promised in elections may be in that part."""
 
 
 class Ledger(Protocol):

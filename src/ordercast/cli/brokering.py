@@ -23,6 +23,9 @@ ClusterOption = Annotated[
     typer.Option("--cluster", help="Cluster file; if not given, the one cluster that was started from here."),
 ]
 _SHOWN = ("broker", "msg", "message", "topic", "state")
+Salvage = Annotated[
+    bool, typer.Option("--salvage", help="If its log is damaged, start with what is readable; the file is kept.")
+]
 BrokerId = Annotated[str, typer.Argument(help="Id of the broker.", metavar="ID")]
 
 
@@ -36,6 +39,7 @@ def broker(
     data: Annotated[Path | None, typer.Option(help="Directory for a log that outlives the process.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Run directory to record this broker's events in.")] = None,
     admin: Annotated[str, typer.Option(help="HOST:PORT of health, metrics and status.")] = "",
+    salvage: Salvage = False,
     ready: Annotated[Path | None, typer.Option(hidden=True, help="File to write when started.")] = None,
     leash: Annotated[bool, typer.Option("--leash", hidden=True, help="End when standard input does.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every connection, not only complaints.")] = False,
@@ -50,7 +54,7 @@ def broker(
     from ordercast.net.json_logs import log_to_stderr
     from ordercast.net.supervise.parent_death import end_with_standard_input
 
-    launch = _launch(broker_id, listen, parent, config, data, trace, admin)
+    launch = _launch(broker_id, listen, parent, config, data, trace, admin, salvage=salvage)
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     if leash:
         end_with_standard_input()
@@ -60,8 +64,9 @@ def broker(
 
 
 def _launch(
-    broker_id: str, listen: str, parent: str, config: Path | None, data: Path | None, trace: Path | None, admin: str
-) -> Launch:
+    broker_id: str, listen: str, parent: str, config: Path | None, data: Path | None, trace: Path | None, admin: str,
+    *, salvage: bool,
+) -> Launch:  # fmt: skip
     from ordercast.net.brokers.cluster_file import ClusterFile, load_cluster
     from ordercast.net.brokers.process import Launch
     from ordercast.net.wire.credentials import split_address
@@ -83,6 +88,7 @@ def _launch(
         data=data or (Path(cluster.data) / broker_id if cluster.data else None),
         trace=trace or (Path(cluster.trace) if cluster.trace else None),
         admin=admin or (entry.admin if entry is not None else ""),
+        salvage=salvage,
     )
 
 
@@ -134,13 +140,13 @@ def kill(
     _say({"id": broker_id, "pid": pid, "signal": name}, f"{broker_id}: {name} to process {pid}", json=json)
 
 
-def restart(broker_id: BrokerId, cluster: ClusterOption = None, json: Json = False) -> None:
+def restart(broker_id: BrokerId, cluster: ClusterOption = None, salvage: Salvage = False, json: Json = False) -> None:
     """Start a broker of a cluster again; one that still runs is first stopped in good order.
 
     Example: ordercast restart b1
     """
     found = _find(cluster)
-    found.restart(broker_id)
+    found.restart(broker_id, salvage=salvage)
     process = found.process(broker_id)
     pid = process.pid if process is not None else None
     _say({"id": broker_id, "pid": pid}, f"{broker_id}: process {pid}", json=json)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.client_packets import Attach, Entries, Left, Refused, Resume, StableUpdate, Subscribe, Watch
 from tests.support.client_edge import HandEdge, publication
-from tests.support.memory_ledger import MemoryLedger
 
 T = Topic("t")
 
@@ -15,7 +15,7 @@ def restarted(edge: HandEdge, **settings: float | bool) -> HandEdge:
 
 
 def running(**settings: float | bool) -> HandEdge:
-    edge = HandEdge(ledger=MemoryLedger(Origin("ann")), **settings)
+    edge = HandEdge(ledger=MemoryClientLedger(Origin("ann")), **settings)
     edge.accept()
     edge.act("subscribe", T)
     edge.make_live()

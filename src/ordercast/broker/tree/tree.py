@@ -81,7 +81,7 @@ class Tree(TreeState):
         self.round_trips = RoundTrips(self, self.neighbours)
         self.joining = Joining(self, self.neighbours, self.notices, self)
         self.terms = Terms(self, self.joining, number)
-        remembers = place.life == 0 or number > 0
+        remembers = place.life == 0 or (saved is not None and saved.whole and number > 0)
         self.recovery = PromiseRecovery(self, self.terms, self.neighbours, self, remembers=remembers)
         self.lease = self.lease_type(self, self.terms, self.recovery, self.neighbours, self)
         self.parenting = self.parenting_type(self, self.neighbours, self.notices, self.views, self.joining, self.lease)

@@ -160,7 +160,7 @@ class Admin:
         yield from _gauge("overlay_is_root", int(self._broker.tree.is_root))
         yield from _topic_gauges(status["topics"])
         if self._ledger is not None:
-            yield from _gauge("ledger_bytes", self._ledger.segment_bytes)
+            yield from _gauge("ledger_bytes", self._ledger.log.segment_bytes)
             yield from _gauge("ledger_flushes", self._ledger.flushes)
         for name, value in status["counters"].items():
             yield f"# TYPE ordercast_{name}_total counter"

@@ -155,12 +155,12 @@ class Cluster:
         if not self._stop([broker], patience_s):
             raise UsageError(f"broker {broker!r}: not running")
 
-    def restart(self, broker: str, patience_s: float = 15.0) -> None:
-        """Stop it in good order if it runs, and start it again."""
+    def restart(self, broker: str, patience_s: float = 15.0, *, salvage: bool = False) -> None:
+        """Stop it in good order if it runs, and start it again; with `salvage`, from a damaged log too."""
         entry = self.config.entry(broker)
         self._stop([broker], patience_s)
         self.run_directory.mkdir(parents=True, exist_ok=True)
-        self._spawn(entry)
+        self._spawn(entry, *(["--salvage"] if salvage else []))
         self._await_ready(broker, patience_s)
 
     def down(self, patience_s: float = 10.0) -> list[str]:
@@ -193,11 +193,12 @@ class Cluster:
     def _log_file(self, broker: str) -> Path:
         return self.run_directory / f"{broker}.log"
 
-    def _spawn(self, entry: BrokerEntry) -> None:
+    def _spawn(self, entry: BrokerEntry, *options: str) -> None:
         self._ready_file(entry.id).unlink(missing_ok=True)
         command = [
             sys.executable, "-P", "-m", "ordercast", "broker", "--id", entry.id, "--config", str(self.file),
             "--admin", entry.admin or f"{LOOPBACK}:0", "--ready", str(self._ready_file(entry.id).resolve()),
+            *options,
         ]  # fmt: skip
         log = str(self._log_file(entry.id))
         source: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)

@@ -27,7 +27,7 @@ import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, valid_node
-from ordercast.net.brokers.ledger import Fsync
+from ordercast.net.log.files import Fsync
 from ordercast.net.wire.credentials import Credentials, Tls, User, join_address, split_address
 from ordercast.net.wire.settings import WireSettings
 from ordercast.pubsub.settings import BrokerSettings

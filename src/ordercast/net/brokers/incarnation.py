@@ -11,7 +11,6 @@ answer at all, the broker is restarted and takes part in an election like any ot
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import re
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer
+from ordercast.net.log.files import lock, sync_directory
 from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import ASKING, Credentials, split_address
 from ordercast.net.wire.frames import GreetingReader, greeting_frame
@@ -38,16 +38,7 @@ class DataDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise UsageError(f"data: {path}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise UsageError(f"data: {path}: another broker uses it") from None
+        self._lock = lock(path, "another broker uses it")
 
     def last_life(self) -> int | None:
         """None if this is the first."""
@@ -70,6 +61,7 @@ class DataDirectory:
                 file.flush()
                 os.fsync(file.fileno())
             unnamed.rename(self.path / "life")
+            sync_directory(self.path)
         except OSError as error:
             raise UsageError(f"data: {unnamed}: {error.strerror}") from None
 

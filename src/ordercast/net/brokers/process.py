@@ -24,8 +24,9 @@ from ordercast.net.brokers.admin import Admin
 from ordercast.net.brokers.cluster import Ready, start_ticks
 from ordercast.net.brokers.cluster_file import ClusterFile, check_broker_id
 from ordercast.net.brokers.incarnation import DataDirectory, choose_life
-from ordercast.net.brokers.ledger import BrokerLedger, Disk
+from ordercast.net.brokers.ledger import BrokerLedger
 from ordercast.net.host import ProcessHost
+from ordercast.net.log.files import Disk
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import BROKER, split_address
 from ordercast.net.wire.settings import seconds
@@ -51,6 +52,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None = None
     trace: Path | None = None
     admin: str = ""
+    salvage: bool = False
+    """Where the log in `data` is damaged: start with what is readable of it, instead of refusing to start."""
 
 
 class BrokerProcess:
@@ -91,11 +94,11 @@ class BrokerProcess:
         saved = None
         if self._data is not None:
             self._data.begin(place.life)
-            self._ledger = BrokerLedger(self._data.path, fsync=cluster.fsync, disk=self._disk)
+            self._ledger = BrokerLedger(
+                self._data.path, fsync=cluster.fsync, disk=self._disk, salvage=launch.salvage
+            )  # fmt: skip
+            self._ledger.log.report(launch.id)
             saved = self._ledger.saved()
-            if self._ledger.cut_bytes:
-                facts = {"node": launch.id, "bytes": self._ledger.cut_bytes}
-                LOG.warning("torn tail cut off", extra={"facts": facts})
         entry = cluster.find(launch.id)
         settings = cluster.settings_of(entry)
 

@@ -11,9 +11,9 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
-from ordercast.net.nodes.replay import Event, Recollection, Told, packed, unpacked
+from ordercast.net.nodes.replay import Event, Replay, Told
+from ordercast.net.nodes.saved_state import pack, restore
 from ordercast.net.nodes.state_log import (
-    VERSION,
     Fired,
     Head,
     Input,
@@ -32,7 +32,7 @@ from ordercast.net.nodes.state_log import (
 LOG = logging.getLogger("ordercast.net")
 
 
-class Memory:
+class DurableInputs:
     """The log of a node, if it has one, and the counts that go into it."""
 
     def __init__(self, log: StateLog | None, told: Told | None, codec: Codec, *, notes_membership: bool) -> None:
@@ -58,7 +58,7 @@ class Memory:
         self._build = build
         if self._log is None or not self._log.has_past:
             return build()
-        past = Recollection(self._log, build, self._codec, origin, notes_membership=self._notes_membership)
+        past = Replay(self._log, build, self._codec, origin, notes_membership=self._notes_membership)
         self.events, self.published, self.delivered = past.told, past.published, past.delivered
         self.untold = past.untold(self._told)
         self.unheard = past.unheard(self._told.deliveries)
@@ -120,15 +120,15 @@ class Memory:
             return None
         fresh = self._build()
         try:
-            saved = packed(machine.save())
-            fresh.restore(unpacked(saved, type(machine).__module__))
+            saved = pack(machine)
+            restore(fresh, saved)
         except UsageError as error:
             self._log.put_off()
             facts = {"node": self._log.head.whose.node, "reason": str(error)}
             LOG.warning("the log grows on: what the machine saves cannot be read back", extra={"facts": facts})
             return None
         whose, lives = self._log.head.whose, self._log.lives
-        self._log.begin_again(Head(whose, VERSION, saved, published, self.events, delivered, unheard, lives))
+        self._log.compact(Head(whose, saved, published, self.events, delivered, unheard, lives))
         self._log.add(Renewed())
         return fresh
 

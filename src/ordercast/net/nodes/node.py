@@ -25,7 +25,7 @@ from ordercast.net.nodes.backpressure import Backpressure
 from ordercast.net.nodes.batches import handle_batch
 from ordercast.net.nodes.channel import Ack, Resume
 from ordercast.net.nodes.confirmations import Completed, Confirmations, disappoint, receives
-from ordercast.net.nodes.durable_inputs import Memory
+from ordercast.net.nodes.durable_inputs import DurableInputs
 from ordercast.net.nodes.neighbours import Address, Chore, Neighbours
 from ordercast.net.nodes.replay import BY_THE_HOST, Told
 from ordercast.net.nodes.settings import NodeSettings
@@ -86,7 +86,7 @@ class NodeHost:
         """Inputs of the machine so far: two equal readings with nothing outstanding in between mean rest."""
         self.delivery_watchers: list[Delivered] = []
         self._origin = origin_of(place.node, place.incarnation)
-        self._memory = memory = Memory(log, told, protocol.codec(), notes_membership=protocol.notes_membership)
+        self._memory = memory = DurableInputs(log, told, protocol.codec(), notes_membership=protocol.notes_membership)
         self.machine: Machine = memory.machine(lambda: protocol.build(place, options), self._origin)
         self.published, self.delivered = memory.published, memory.delivered
         self._unheard: list[Message | str] = [*memory.unheard]

@@ -6,11 +6,8 @@ or the application has not, because the process died in between, is told now.
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -21,6 +18,7 @@ from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
 from ordercast.net.journal_writer import JournalWriter
 from ordercast.net.nodes.batches import handle_batch
+from ordercast.net.nodes.saved_state import restore
 from ordercast.net.nodes.state_log import (
     Fired,
     Input,
@@ -43,22 +41,6 @@ from ordercast.trace.journal import read_journal
 BY_THE_HOST = frozenset({"send", "receive", "suspect", "recover"})
 """Kinds of events that the host records of itself. All others are the machine's and the application's: they follow from
 the inputs, and a journal has as many of them as the log tells of, or less."""
-_MACHINES = ("ordercast.core.", "ordercast.overlay.", "ordercast.protocols.")
-_CONTAINERS = {
-    ("array", "_array_reconstructor"),
-    ("array", "array"),
-    ("builtins", "bytearray"),
-    ("builtins", "dict"),
-    ("builtins", "frozenset"),
-    ("builtins", "int"),
-    ("builtins", "list"),
-    ("builtins", "set"),
-    ("collections", "Counter"),
-    ("collections", "OrderedDict"),
-    ("collections", "defaultdict"),
-    ("collections", "deque"),
-    ("msgspec._core", "rebuild"),
-}
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -105,7 +87,7 @@ class Event(msgspec.Struct, frozen=True):
             journal.deliver(time_ns, self.message)
 
 
-class Recollection:
+class Replay:
     """The machine as the log remembers it. It is the machine's outbox meanwhile, and lets nothing out."""
 
     def __init__(
@@ -115,7 +97,7 @@ class Recollection:
         head = log.head
         self.machine = build()
         if head.saved:
-            self.machine.restore(unpacked(head.saved, type(self.machine).__module__))
+            restore(self.machine, head.saved)
         self.published = head.published
         self.delivered = head.delivered
         self._build = build
@@ -239,37 +221,3 @@ class Recollection:
 
     def cancel_timer(self, name: Hashable) -> None:
         """If it ran out, the log says so."""
-
-
-def packed(saved: dict[str, Any]) -> bytes:
-    """What a machine saved, as bytes."""
-    try:
-        return pickle.dumps(saved, protocol=pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(f"the state cannot be written: {error}") from None
-
-
-def unpacked(data: bytes, home: str) -> dict[str, Any]:
-    """What a machine saved. `home` is the module of its class, if it is not one of ours."""
-    try:
-        saved: dict[str, Any] = _Reader(io.BytesIO(data), home).load()
-    except (pickle.UnpicklingError, AttributeError, ImportError, EOFError, TypeError, ValueError, IndexError) as error:
-        raise UsageError(f"the saved state is none that this version reads: {error}") from None
-    return saved
-
-
-class _Reader(pickle.Unpickler):
-    """Builds nothing but containers and parts of machines, which do no input or output, whatever the bytes ask for."""
-
-    def __init__(self, file: io.BytesIO, home: str) -> None:
-        super().__init__(file)
-        self._home = home
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _CONTAINERS:
-            return super().find_class(module, name)
-        if module == self._home or module.startswith(_MACHINES):
-            found = super().find_class(module, name)
-            if isinstance(found, type):
-                return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a machine")

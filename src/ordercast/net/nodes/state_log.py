@@ -1,24 +1,16 @@
 """The log of a node: every input of its machine, in a directory that outlives the process.
 
     DIR/lock       held by the process that uses the directory
-    DIR/<n>.log    one segment: first the state that it begins with, then every input since
+    DIR/<n>.log    the log (`net/log`): first the state that it begins with, then every input since
 
-    ┌────────────┬───────────┬────────────────────────┬──────┐
-    │ length (4) │ crc32 (4) │ crc32 of these two (4) │ body │      one frame; big-endian; the body is msgpack
-    └────────────┴───────────┴────────────────────────┴──────┘
-
-A machine is deterministic: who has its inputs has its state. The inputs of one turn of the event loop are one frame and
-one write, made before anything that they caused leaves the process. A process that dies in the write leaves a torn last
-frame, of which nobody has heard; it is cut off at the next start. A damaged frame with others behind it is an error:
-what they caused is known elsewhere. A segment gets its name only when its beginning is on the disk, and the one before
-it is removed only after that.
+A machine is deterministic: who has its inputs has its state. The inputs of one turn of the event loop are one frame,
+written before anything that they caused leaves the process. A log with a damaged place is refused: without one of its
+inputs a machine would take all later ones for something else.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import zlib
 from collections.abc import Hashable
 from pathlib import Path
@@ -31,15 +23,12 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
 from ordercast.core.messages import Guarantee, Message
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.brokers.ledger import Disk
+from ordercast.net.log.files import Disk, lock
+from ordercast.net.log.log import Log
 from ordercast.overlay.extended import TreePlace
 
 StateFsync = Literal["always", "never"]
 
-VERSION = 3
-_SIZES = struct.Struct(">II")
-_CHECK = struct.Struct(">I")
-_HEADER_BYTES = _SIZES.size + _CHECK.size
 _LEAST_BYTES = 1 << 22
 """A log smaller than this is not worth beginning anew: repeating it takes about a second."""
 
@@ -121,10 +110,9 @@ class Whose(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What a segment begins with."""
+    """What the log begins with."""
 
     whose: Whose
-    version: int = VERSION
     saved: bytes = b""
     """What the machine saved; empty: it is as it was built."""
     published: int = 0
@@ -162,7 +150,7 @@ def timer_name(written: Any) -> Hashable:
 
 
 class StateLog:
-    """One node's log. `add` during a turn, `flush` at its end; `begin_again` where it has grown large."""
+    """One node's log. `add` during a turn, `flush` at its end; `compact` where it has grown large."""
 
     def __init__(
         self, directory: Path, whose: Whose, *, fsync: StateFsync = "never", least_bytes: int = _LEAST_BYTES,
@@ -175,22 +163,11 @@ class StateLog:
         """Whether a life has begun with this state; a process may have died before."""
         self.lives = 0
         """Lives that have begun with this state: what the next one is called where nobody else counts."""
-        self.cut_bytes = 0
-        """What was torn at the end, and cut off at the start."""
-        self.segment_bytes = 0
-        self._fsync = fsync
-        self._least_bytes = least_bytes
-        self._disk = disk or Disk()
-        self._directory = directory
         self._fresh: list[Input] = []
-        self._failure = ""
-        """Why nothing more is written; empty: all is well."""
-        self._file = -1
-        self._segment = 0
-        self._begin_again_at = least_bytes
-        self._lock = _locked(directory)
+        self._lock = lock(directory, "another process uses this state")
         try:
-            self._open(whose)
+            self.log = Log(directory, "node", least_bytes=least_bytes, fsync=fsync, disk=disk)
+            self._read(whose)
         except BaseException:
             os.close(self._lock)
             raise
@@ -198,7 +175,7 @@ class StateLog:
     @property
     def oversized(self) -> bool:
         """Whether it is time to begin anew."""
-        return self.segment_bytes > self._begin_again_at
+        return self.log.oversized
 
     def add(self, happened: Input) -> None:
         self._fresh.append(happened)
@@ -210,175 +187,42 @@ class StateLog:
         self.flush()
 
     def flush(self) -> None:
-        """One write for all inputs of the turn.
+        """One write for all inputs of the turn."""
+        if self._fresh:
+            body = _encoder.encode(self._fresh)
+            self._fresh = []
+            self.log.write(body)
 
-        After an error nothing is written any more: what was torn stays the end of the log, and whoever uses it must
-        stop, because nobody may hear of what came after that.
-        """
-        self._check_whole()
-        if not self._fresh:
-            return
-        data = _frame(_encoder.encode(self._fresh))
-        self._fresh = []
-        try:
-            self._disk.write(self._file, data)
-            if self._fsync == "always":
-                self._disk.sync(self._file)
-        except OSError as error:
-            raise self._failed(error) from error
-        self.segment_bytes += len(data)
-
-    def begin_again(self, head: Head) -> None:
-        """Go on in a new segment that begins with `head`, and forget the old ones."""
-        self._check_whole()
-        data = _frame(_encoder.encode(head))
-        try:
-            file = self._new_segment(self._path(self._segment + 1), data)
-        except OSError as error:
-            raise self._failed(error) from error  # Which segment the next life finds is unknown.
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = file
-        self._segment += 1
-        self._grow_from(len(data))
-        for old in self._segments():
-            if old < self._segment:
-                self._path(old).unlink()
+    def compact(self, head: Head) -> None:
+        """Begin the log anew with `head`, and forget what was before."""
+        self.log.compact([_encoder.encode(head)])
 
     def put_off(self) -> None:
-        """It cannot begin anew now; it is not worth another try before it has doubled."""
-        self._begin_again_at = 2 * self.segment_bytes
+        """It cannot begin anew now."""
+        self.log.put_off()
 
     def close(self) -> None:
-        if self._file >= 0:
+        if self._lock >= 0:
             try:
-                if not self._failure:
+                if not self.log.failed:
                     self.flush()
             finally:
-                os.close(self._file)
+                self.log.close()
                 os.close(self._lock)
-                self._file = self._lock = -1
+                self._lock = -1
 
-    # Inside
-
-    def _check_whole(self) -> None:
-        if self._failure:
-            raise OSError(self._failure)
-
-    def _failed(self, error: OSError) -> OSError:
-        self._failure = f"{self._path(self._segment)}: {error.strerror or error}; nothing was written to it after that"
-        return OSError(self._failure)
-
-    def _new_segment(self, path: Path, data: bytes) -> int:
-        unnamed = path.with_suffix(".new")
-        file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-        try:
-            self._disk.write(file, data)
-            self._disk.sync(file)
-            unnamed.rename(path)
-            if self._fsync == "always":
-                _sync_directory(self._directory)
-        except OSError:
-            os.close(file)
-            raise
-        return file
-
-    def _open(self, whose: Whose) -> None:
-        for leftover in self._directory.glob("*.new"):
-            leftover.unlink()
-        found = self._segments()
-        if not found:
-            self.begin_again(Head(whose))
+    def _read(self, whose: Whose) -> None:
+        records = self.log.records
+        self.log.records = []
+        if not records:
+            self.log.begin([_encoder.encode(self.head)])
             return
-        self._segment = found[-1]
-        path = self._path(self._segment)
-        self.head, self.inputs, whole = _read(path)
-        _check_whose(path, self.head, whose)
+        self.head = self.log.decoded(records[0], _head)
+        _check_whose(self.log.path, self.head, whose)
+        turns = [self.log.decoded(record, _inputs) for record in records[1:]]
+        self.inputs = [happened for turn in turns for happened in turn]
         self.lives = self.head.lives + sum(isinstance(happened, Started | Recovered) for happened in self.inputs)
         self.has_past = self.lives > 0
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
-        self.cut_bytes = os.fstat(self._file).st_size - whole
-        os.ftruncate(self._file, whole)
-        self._grow_from(len(_encoder.encode(self.head)))
-        self.segment_bytes = whole
-
-    def _grow_from(self, least: int) -> None:
-        self.segment_bytes = least
-        self._begin_again_at = max(self._least_bytes, 2 * least)
-
-    def _path(self, segment: int) -> Path:
-        return self._directory / f"{segment:08d}.log"
-
-    def _segments(self) -> list[int]:
-        return sorted(int(path.stem) for path in self._directory.glob("*.log") if path.stem.isdigit())
-
-
-def _locked(directory: Path) -> int:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise UsageError(f"{directory}: {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise UsageError(f"{directory}: another process uses this state") from None
-    return lock
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _frame(body: bytes) -> bytes:
-    sizes = _SIZES.pack(len(body), zlib.crc32(body))
-    return sizes + _CHECK.pack(zlib.crc32(sizes)) + body
-
-
-def _read(path: Path) -> tuple[Head, list[Input], int]:
-    """Head, inputs, and how many bytes of the segment are whole."""
-    data = path.read_bytes()
-    body, start = _body(path, data, 0)
-    if body is None:
-        raise UsageError(f"{path}: damaged at its beginning")
-    try:
-        head = _head.decode(body)
-        if head.version != VERSION:
-            raise UsageError(f"{path}: written by another version ({head.version}; this one reads {VERSION})")
-        inputs: list[Input] = []
-        while True:
-            body, end = _body(path, data, start)
-            if body is None:
-                return head, inputs, start
-            inputs += _inputs.decode(body)
-            start = end
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path}: written by another version: {error}") from None
-
-
-def _body(path: Path, data: bytes, start: int) -> tuple[bytes | None, int]:
-    """The body of the frame at `start` and where the next one begins; no body if nothing whole is left.
-
-    A write that was cut short leaves the first bytes of a frame; one that the power failed may leave zeros for others.
-    """
-    header = data[start : start + _HEADER_BYTES]
-    if len(header) < _HEADER_BYTES or not any(header):
-        return None, start
-    length, crc = _SIZES.unpack_from(header)
-    if _CHECK.unpack_from(header, _SIZES.size)[0] != zlib.crc32(header[: _SIZES.size]):
-        raise UsageError(f"{path}: damaged at byte {start}")
-    end = start + _HEADER_BYTES + length
-    body = data[start + _HEADER_BYTES : end]
-    if zlib.crc32(body) == crc and len(body) == length:
-        return body, end
-    if end < len(data):
-        raise UsageError(f"{path}: damaged at byte {start}, with {len(data) - end} bytes behind it")
-    return None, start
 
 
 def _check_whose(path: Path, head: Head, whose: Whose) -> None:

@@ -154,8 +154,7 @@ class Party:
             log = StateLog(
                 Path(given.states) / node, whose, fsync=settings.state_fsync, least_bytes=settings.snapshot_bytes
             )
-            if log.cut_bytes:
-                LOG.warning("cut off what was torn", extra={"facts": {"node": node, "cut_bytes": log.cut_bytes}})
+            log.log.report(node)
             former = range(given.life if given.since is None else given.since, given.life)
             told = told_by(path for life in former if (path := journal_path(journals, node, life)).exists())
         return NodeHost(

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import OUT
+from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.client.settings import ClientSettings
 from ordercast.core.errors import UsageError
-from ordercast.core.ids import NodeId, Topic
+from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Peer, Wires
 from ordercast.pubsub.publications import Publication
 from ordercast.scenario.brokers import BrokerClient
 from ordercast.sim.clock import ns
-from ordercast.sim.pubsub.disks import ClientDisk
 
 if TYPE_CHECKING:
     from ordercast.sim.pubsub.world import PubsubWorld
@@ -33,7 +33,7 @@ class SimClient:
         self.spec = spec
         self.addresses = addresses
         self.session = 0
-        self.disk = ClientDisk()
+        self.disk = MemoryClientLedger(origin_of(self.node, self.session))
         self.resumes = False
         """The next life goes on with the same session."""
         self.leaving = False
@@ -66,7 +66,7 @@ class SimClient:
         """Begin; again after a crash as the same session, or without its state as a new one."""
         if self.process.starts and not state_kept:
             self.session += 1
-            self.disk = ClientDisk()
+            self.disk = MemoryClientLedger(origin_of(self.node, self.session))
         self.resumes = state_kept
         self.lost_session = ""
         self.world.processes.start(self.node, life=self.session)

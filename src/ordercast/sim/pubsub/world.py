@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.broker.node import BROKER_CODEC, Broker
 from ordercast.broker.place import Place
 from ordercast.client.machine import ClientMachine
@@ -22,7 +23,6 @@ from ordercast.scenario.choosing import Population
 from ordercast.scenario.model import Scenario
 from ordercast.sim.connections import Processes, Timing
 from ordercast.sim.pubsub.client import SimClient
-from ordercast.sim.pubsub.disks import BrokerDisk
 from ordercast.sim.pubsub.layout import address_of, lay_out, receives
 from ordercast.trace.recorder import Recorder
 
@@ -65,7 +65,7 @@ class PubsubWorld:
         self.acknowledgement_watchers: list[Any] = []
         self.filter_watchers: list[Any] = []
         self.reply_depths: dict[str, int] = {}
-        self.disks = {broker: BrokerDisk() for broker in self.layout.parents}
+        self.disks = {broker: MemoryBrokerLedger() for broker in self.layout.parents}
         self._restored: set[NodeId] = set()
         for broker in self.layout.parents:
             self.processes.add(broker, "broker", self._build_broker, address=address_of(broker))
@@ -103,7 +103,7 @@ class PubsubWorld:
             self._restored.add(name)
         else:
             self._restored.discard(name)
-            self.disks[name] = BrokerDisk()
+            self.disks[name] = MemoryBrokerLedger()
         self.processes.start(name)
 
     def brokers(self) -> dict[NodeId, Broker]:

@@ -1,4 +1,4 @@
-"""A client's ledger in memory: what the one on disk must mean."""
+"""A client's ledger in memory: what the one on disk must mean. The simulator's clients use it as their disk."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class _Topic:
         )  # fmt: skip
 
 
-class MemoryLedger:
-    """Keeps what a machine writes down; `saved` is what the next life of the same session begins with."""
+class MemoryClientLedger:
+    """Implements `ClientLedger`; `saved` is what the next life of the same session begins with."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin

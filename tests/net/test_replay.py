@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +18,8 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine, Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.nodes.replay import Recollection, Told, packed, told_by, unpacked
+from ordercast.net.nodes.replay import Replay, Told, told_by
+from ordercast.net.nodes.saved_state import pack, restore
 from ordercast.net.nodes.state_log import (
     Fired,
     Head,
@@ -56,7 +55,6 @@ from ordercast.scenario.model import (
 )
 from ordercast.scenario.tables import Uniform
 from ordercast.sim import simulate
-from ordercast.trace.journal import Journal
 
 SURVIVES_CRASHES = {
     "causal-barriers", "cbcast", "delta-neighbourhood", "fifo", "flood", "locamu", "sequencer", "vector",
@@ -82,21 +80,21 @@ class Life:
         self.timers: set[Hashable] = set()
         self.suspected: set[NodeId] = set()
 
-    def again(self) -> Recollection:
+    def again(self) -> Replay:
         self.log.close()
         log = StateLog(self.directory, self.whose)
-        past = Recollection(log, self.build, self.codec, self.origin, notes_membership=self.notes_membership)
+        past = Replay(log, self.build, self.codec, self.origin, notes_membership=self.notes_membership)
         log.close()
         return past
 
     def renew(self) -> None:
         """As a host does where the log has grown large."""
         self.log.flush()
-        saved = self.machine.save()
-        head = Head(self.whose, saved=packed(saved), published=self.published, delivered=len(self.delivered))
-        self.log.begin_again(head)
+        saved = pack(self.machine)
+        head = Head(self.whose, saved=saved, published=self.published, delivered=len(self.delivered))
+        self.log.compact(head)
         self.machine = self.build()
-        self.machine.restore(saved)
+        restore(self.machine, saved)
 
 
 class Logged(Machine):
@@ -209,7 +207,7 @@ def scenario(name: str) -> Scenario:
         Step(do="subscribe", node="n2", at_ms=130, topic="t0"),
     ]
     return Scenario(
-        name="recall",
+        name="replay",
         overlay=Clique(nodes=4) if info.reach is None else Tree(nodes=7),
         protocol=name,
         duration_ms=300,
@@ -263,7 +261,7 @@ def test_another_process_repeats_the_same(tmp_path: Path) -> None:
     for lives in lived.values():
         for life in lives.values():
             life.log.close()
-    code = "import sys; from tests.net.test_recall import repeat_all; repeat_all(sys.argv[1])"
+    code = "import sys; from tests.net.test_replay import repeat_all; repeat_all(sys.argv[1])"
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         ran = subprocess.run(
@@ -285,17 +283,6 @@ def repeat_all(directory: str) -> None:
             life = Life(Path(directory) / name, layout.place(node, 0), info, layout.options)
             delivered[name][node] = [message.id for message in life.again().unheard(0)]
     print(json.dumps(delivered))
-
-
-def test_a_saved_state_builds_nothing_but_parts_of_machines() -> None:
-    for evil in (eval, pickle.Pickler, Path, Journal, lookup):
-        with pytest.raises(UsageError, match="no part of a machine"):
-            unpacked(pickle.dumps({"held": evil}), "tests")
-    good = packed({"held": {NodeId("a"): deque([Message(origin_of(NodeId("a"), 0), 1, Topic("t"), b"")])}})
-    assert unpacked(good, "tests")["held"][NodeId("a")][0].number == 1
-    for garbage in (b"", b"garbage", good[:-3]):
-        with pytest.raises(UsageError, match="none that this version reads"):
-            unpacked(garbage, "tests")
 
 
 def test_deliveries_that_the_state_no_longer_has_are_asked_for_in_vain(tmp_path: Path) -> None:
@@ -322,7 +309,7 @@ def test_a_refused_publication_is_refused_again_and_not_counted(tmp_path: Path) 
     log.flush()
     log.close()
     log = StateLog(tmp_path, log.head.whose)
-    past = Recollection(log, Picky, info.codec(), origin_of(NodeId("a"), 0), notes_membership=False)
+    past = Replay(log, Picky, info.codec(), origin_of(NodeId("a"), 0), notes_membership=False)
     log.close()
     assert past.published == 2
     assert [(event.kind, event.message and event.message.id) for event in past.untold(Told())] == [
@@ -345,7 +332,7 @@ def test_a_refused_subscription_is_refused_again_and_not_told(tmp_path: Path) ->
     log.close()
     log = StateLog(tmp_path, log.head.whose)
     build = lambda: info.build(place, layout.options)  # noqa: E731
-    past = Recollection(log, build, info.codec(), origin_of(NodeId("n0"), 0), notes_membership=False)
+    past = Replay(log, build, info.codec(), origin_of(NodeId("n0"), 0), notes_membership=False)
     log.close()
     assert past.told == 0
 
