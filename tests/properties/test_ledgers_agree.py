@@ -140,3 +140,18 @@ def _open_client(directory: Path) -> SqliteLedger:
 @given(st.lists(CLIENT_CALLS, max_size=40))
 def test_a_clients_database_means_what_its_ledger_in_memory_means(calls: list[Call]) -> None:
     _agree(calls, _open_client, MemoryClientLedger(ME), lambda: MemoryClientLedger(ME))
+
+
+def test_what_a_broker_called_stable_or_promised_does_not_come_back() -> None:
+    """Its log and its memory are one implementation, so this is said of it outright."""
+    ledger, topic, bob = MemoryBrokerLedger(), Topic("t"), Origin("bob")
+    ledger.entries(topic, tuple(_publication(topic, bob, number) for number in (1, 2, 3)))
+    ledger.base(topic, {bob: 2})
+    ledger.base(topic, {bob: 1, ME: 4})
+    ledger.entries(topic, (_publication(topic, bob, 2),))
+    ledger.term(5)
+    ledger.term(4)
+    saved = ledger.saved()
+    assert saved.base == {topic: {bob: 2, ME: 4}}
+    assert [entry.number for entry in saved.entries[topic]] == [3]
+    assert saved.term_number == 5

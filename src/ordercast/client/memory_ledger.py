@@ -22,9 +22,10 @@ class _Topic:
         self.base: Vector = {}
 
     def saved(self) -> SavedTopic:
+        outbox = [self.outbox[number] for number in sorted(self.outbox)]
         return SavedTopic(
-            self.receives, self.granted, self.counter, list(self.outbox.values()), list(self.history), self.untaken,
-            self.have.summary(), dict(self.base),
+            self.receives, self.granted, self.counter, outbox, list(self.history), self.untaken, self.have.summary(),
+            dict(self.base),
         )  # fmt: skip
 
 
