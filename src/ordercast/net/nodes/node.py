@@ -424,7 +424,7 @@ class NodeHost:
 class _InputLedger:
     """The log of a node's inputs, as the host makes it durable at the end of a turn."""
 
-    def __init__(self, memory: Memory, node: NodeHost) -> None:
+    def __init__(self, memory: DurableInputs, node: NodeHost) -> None:
         self._memory = memory
         self._node = node
 
