@@ -5,12 +5,18 @@ Segments are separated by dots. `*` stands for exactly one segment, `>` (only at
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
 
 from ordercast.core.errors import UsageError
+from ordercast.core.state import State
 
 LONGEST_TOPIC = 255
 _FORBIDDEN = {"#", ";", ",", " ", "~"}
+_HERE = ""
+"""In a node of the index: who has a filter that ends there. No segment is empty."""
+
+W = TypeVar("W")
 
 
 def check_topic(name: str) -> None:
@@ -50,6 +56,51 @@ def matches(pattern: str, topic: str) -> bool:
 def allows(patterns: Iterable[str], topic: str) -> bool:
     """Whether one of the patterns takes the topic in."""
     return any(matches(pattern, topic) for pattern in patterns)
+
+
+class FilterIndex(State, Generic[W]):
+    """Who has which filters. Finding those that take a topic in is a walk along its segments, not a look at each."""
+
+    def __init__(self) -> None:
+        self._root: dict[str, Any] = {}
+
+    def add(self, pattern: str, watcher: W) -> None:
+        node = self._root
+        for segment in pattern.split("."):
+            node = node.setdefault(segment, {})
+        node.setdefault(_HERE, set()).add(watcher)
+
+    def discard(self, pattern: str, watcher: W) -> None:
+        """Forget the filter, and every node that only it needed."""
+        path = [self._root]
+        segments = pattern.split(".")
+        for segment in segments:
+            if segment not in path[-1]:
+                return
+            path.append(path[-1][segment])
+        path[-1].get(_HERE, set()).discard(watcher)
+        if not path[-1].get(_HERE):
+            path[-1].pop(_HERE, None)
+        for parent, segment in zip(reversed(path[:-1]), reversed(segments), strict=True):
+            if parent[segment]:
+                return
+            del parent[segment]
+
+    def matching(self, topic: str) -> list[tuple[W, str]]:
+        """Every watcher and filter that takes `topic` in, in no particular order."""
+        return list(_walk(self._root, topic.split("."), 0, ()))
+
+
+def _walk(node: dict[str, Any], given: list[str], at: int, path: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
+    if at == len(given):
+        for watcher in node.get(_HERE, ()):
+            yield watcher, ".".join(path)
+        return
+    for watcher in node.get(">", {}).get(_HERE, ()):
+        yield watcher, ".".join((*path, ">"))
+    for segment in (given[at], "*"):
+        if segment in node:
+            yield from _walk(node[segment], given, at + 1, (*path, segment))
 
 
 def _check(name: str, what: str) -> None:
