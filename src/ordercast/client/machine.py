@@ -58,6 +58,8 @@ class ClientMachine(ProcessMachine):
         self.stability = Stability(self.session)
         self.joining = self.make_joining()
         self.watched: set[str] = set(kept.watched)
+        self.finding: dict[str, tuple[Topic, ...]] = {}
+        """Topics of filters whose answer has not come to its end yet."""
         self.ended = False
         """Left on purpose, or fenced: nothing is sent or taken any more."""
         self._handlers: dict[type[Packet], Callable[[Any], None]] = {
@@ -213,6 +215,7 @@ class ClientMachine(ProcessMachine):
     def edge_found(self) -> None:
         """Resume everything at the new edge."""
         self.app.connected(self.edge.broker)
+        self.finding.clear()
         for pattern in sorted(self.watched):
             self.session.send(wire.Watch(pattern))
         self.joining.resume_all()
@@ -245,7 +248,11 @@ class ClientMachine(ProcessMachine):
         if packet.pattern in self.watched:
             for topic in packet.topics:
                 self.subscribe(topic)
-            self.app.watching(packet.pattern, packet.topics)
+            found = self.finding.pop(packet.pattern, ()) + packet.topics
+            if packet.more:
+                self.finding[packet.pattern] = found
+            else:
+                self.app.watching(packet.pattern, found)
 
     # Publications
 

@@ -58,10 +58,12 @@ class Unwatch(Packet, frozen=True, tag=6):
 
 
 class TopicsFound(Packet, frozen=True, tag=7):
-    """Topics that a watched filter takes in. Answers every Watch, if need be with none."""
+    """Topics that a watched filter takes in. Answers every Watch, if need be with none, or in several pieces."""
 
     pattern: str
     topics: tuple[Topic, ...]
+    more: bool = False
+    """Whether another piece of the same answer follows."""
 
 
 class TopicState(Packet, frozen=True, tag=8):

@@ -30,6 +30,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     buffer_soft_limit: _Count = 50_000
     """Publications of a topic, logged, pending or held, above which an edge broker asks its clients to pause. Nothing
     is ever evicted."""
+    filters_per_client: _Count = 1000
+    """Filters that one client may follow at a time."""
     order_scope: Literal["session", "key"] = "session"
     """`session`: everything that one client publishes on a topic keeps its order, whatever keys and guarantees; what
     it publishes behind a `total` waits at its edge for the commit. `eventual` publications too: if one overtook,

@@ -454,3 +454,48 @@ def test_a_watcher_that_is_gone_holds_nothing_up() -> None:
     tree.run()
 
     assert x.live
+
+
+def test_a_watcher_that_comes_back_on_another_connection_holds_nothing_up() -> None:
+    tree = Tree({"b1": "b0"}, member_timeout_ms=4000.0)
+    w = tree.client("w", "b1")
+    w.say(Watch("t"))
+    tree.run()
+    x = tree.client("x", "b0")
+    x.subscribe()
+    tree.run()
+    assert not x.live
+    tree.move("w", "b1")
+    tree.run()
+
+    assert x.live
+
+
+def test_more_topics_than_fit_a_packet_are_told_in_pieces() -> None:
+    tree = Tree({"b1": "b0"})
+    x = tree.member("x", "b0")
+    for number in range(1100):
+        x.subscribe(Topic(f"many.{number}"))
+    tree.run()
+    w = tree.client("w", "b1")
+    w.say(Watch("many.*"))
+    tree.run()
+    pieces = w.of(TopicsFound)
+
+    assert [(len(piece.topics), piece.more) for piece in pieces] == [(500, True), (500, True), (100, False)]
+    assert len({topic for piece in pieces for topic in piece.topics}) == 1100
+
+
+def test_a_client_that_follows_too_many_filters_is_told_the_limit() -> None:
+    tree = Tree({"b1": "b0"}, filters_per_client=2)
+    w = tree.client("w", "b1")
+    for pattern in ("a.*", "b.*", "a.*", "c.*"):
+        w.say(Watch(pattern))
+    tree.run()
+    assert [denied.reason for denied in w.of(Denied)] == [
+        "w follows 2 filters, and more are not allowed (filters_per_client)"
+    ]
+    w.say(Unwatch("a.*"))
+    w.say(Watch("c.*"))
+    tree.run()
+    assert w.of(TopicsFound)[-1].pattern == "c.*"

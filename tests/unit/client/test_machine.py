@@ -506,6 +506,19 @@ def test_a_filter_subscribes_to_what_is_found_now_and_later() -> None:
     assert Topic("a.z") not in edge.client.topics
 
 
+def test_a_filter_is_confirmed_when_all_pieces_of_the_answer_have_come() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", "a.*")
+    edge.say(TopicsFound("a.*", (Topic("a.x"),), more=True))
+    assert ("watching", "a.*", ("a.x",)) not in edge.app.heard
+    edge.die()
+    edge.accept("b1")
+    edge.say(TopicsFound("a.*", (Topic("a.x"),), more=True))
+    edge.say(TopicsFound("a.*", (Topic("a.y"),)))
+    assert edge.app.heard[-1] == ("watching", "a.*", ("a.x", "a.y"))
+
+
 def test_a_client_that_leaves_says_so_for_every_topic() -> None:
     edge = subscribed()
     edge.act("publish", Topic("u"), b"")

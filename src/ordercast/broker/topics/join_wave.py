@@ -94,7 +94,7 @@ class JoinWaves(TopicsPart):
 
     def unwatch(self, client: Client, packet: Unwatch) -> None:
         """A client follows the filter no more."""
-        client.patterns.discard(packet.pattern)
+        self.watching.unwatch(client, packet.pattern)
         self.watcher_done(client.connection)
 
     def watcher_done(self, watcher: Connection, topic: str | None = None) -> None:

@@ -157,15 +157,19 @@ class Topics(TopicsState):
         known = Client(client, peer, attach_no)
         for older in self.clients_in_order():
             if older.origin == known.origin and older.connection != client:
-                del self.clients[older.connection]
-                self.members.lost(older, gone=False)
+                self._connection_over(older, gone=False)
         self.clients[client] = known
 
     def client_lost(self, client: Connection, *, gone: bool) -> None:
-        known = self.clients.pop(client, None)
+        known = self.clients.get(client)
         if known is not None:
-            self.waves.watcher_done(client)
-            self.members.lost(known, gone=gone)
+            self._connection_over(known, gone=gone)
+
+    def _connection_over(self, client: Client, *, gone: bool) -> None:
+        del self.clients[client.connection]
+        self.watching.lost(client)
+        self.waves.watcher_done(client.connection)
+        self.members.lost(client, gone=gone)
 
     # What happens
 
