@@ -77,7 +77,7 @@ def test_what_was_published_without_any_broker_is_sent_by_the_next_life(tmp_path
 
 
 def test_a_session_that_the_overlay_gave_up_is_followed_by_a_new_one(tmp_path: Path) -> None:
-    """C9, FM5: the program is told; the next connect starts anew and publishes what had not got across."""
+    """C9, FM5: the program is told, and decides what becomes of what it published and was never answered."""
 
     async def main() -> None:
         host = await toy_broker()
@@ -88,8 +88,9 @@ def test_a_session_that_the_overlay_gave_up_is_followed_by_a_new_one(tmp_path: P
         machine.fenced.add("ann")
         machine.topics["t"].members.clear()
         client.publish_soon("t", b"kept")
-        with pytest.raises(ordercast.SessionLost, match="given up ann~"):
+        with pytest.raises(ordercast.SessionLost, match=r"given up ann~.*; close this client, then connect") as lost:
             await asyncio.gather(client.publish("u", b""), inbox.get())
+        assert {entry.payload for entry in lost.value.unanswered} == {b"kept", b""}
         with pytest.raises(ordercast.SessionLost):
             client.publish_soon("t", b"")
         with pytest.raises(ordercast.SessionLost):
@@ -101,8 +102,49 @@ def test_a_session_that_the_overlay_gave_up_is_followed_by_a_new_one(tmp_path: P
             assert again.client_id == "ann"
             assert again.session != client.session
             inbox = await again.subscribe("t")
-            assert (await inbox.get(5)).payload == b"kept"
+            await again.publish("t", b"new")
+            assert (await inbox.get(5)).payload == b"new", "nothing is published behind the application's back"
+            assert {entry.payload for entry in again.unanswered} == {b"kept", b""}
+            again.forget_unanswered()
+        async with ordercast.connect(host.me.address, data=tmp_path) as again:
+            assert again.unanswered == ()
         await host.stop()
+
+
+@pytest.mark.parametrize("subscription", ["t", "t.>"])
+def test_subscribing_in_a_session_that_was_given_up_says_so_at_once(tmp_path: Path, subscription: str) -> None:
+    async def main() -> None:
+        host = await toy_broker()
+        machine = host.machine
+        assert isinstance(machine, ToyBroker)
+        async with ordercast.connect(host.me.address, "ann", data=tmp_path) as client:
+            await client.subscribe("t.x")
+            await client.subscribe(subscription)
+        machine.fenced.add("ann")
+        client = await ordercast.connect(host.me.address, data=tmp_path)
+        with pytest.raises(ordercast.SessionLost):
+            await client.subscribe(subscription, timeout=5)
+        with pytest.raises(ordercast.SessionLost):
+            await client.publish("t.x", b"", timeout=5)
+        await client.close()
+        await host.stop()
+
+    run_async(main)
+
+
+def test_what_comes_for_a_filter_before_it_is_opened_again_waits_for_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(brokers=1) as brokers, brokers.connect("bob") as bob:
+            async with ordercast.connect(brokers.address, "ann", data=tmp_path) as ann:
+                await ann.subscribe("t.>")
+            async with ordercast.connect(brokers.address, data=tmp_path) as ann:
+                await asyncio.sleep(0.1)
+                await bob.publish("t.new", b"first")
+                await asyncio.sleep(0.2)
+                inbox = await ann.subscribe("t.>")
+                assert (await inbox.get(5)).payload == b"first"
+
+    run_async(main)
 
     run_async(main)
 

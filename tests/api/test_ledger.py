@@ -78,25 +78,28 @@ def test_a_turn_that_was_not_flushed_never_happened(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_new_session_publishes_again_what_the_lost_one_had_not_got_across(tmp_path: Path) -> None:
+def test_a_new_session_publishes_nothing_of_the_lost_one_and_keeps_it_for_the_application(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path)
     ledger.begin_session("ann", 1)
     ledger.member(T, receives=True, granted=True)
     ledger.published(T, [publication("ann~1", n, payload=b"%d" % n) for n in (1, 2, 3)])
     ledger.delivered(T, [publication("bob", 1), publication("ann~1", 1, payload=b"1"), publication("bob", 2)])
     ledger.consumed(T, 2)
+    ledger.lost([publication("ann~1", 3, payload=b"3")])
     ledger.begin_session("ann", 2)
     kept = ledger.saved().topics[T]
-    assert [(entry.origin, entry.number, entry.payload) for entry in kept.outbox] == [
-        ("ann~2", 1, b"2"),
-        ("ann~2", 2, b"3"),
-    ]
-    assert kept.counter == 2
+    assert kept.outbox == []
+    assert kept.counter == 0
     assert not kept.granted
+    assert [(entry.id, entry.payload) for entry in ledger.unanswered()] == [("ann~1/t#3", b"3")]
     assert kept.have == {"ann~1": (1, ()), "bob": (2, ())}
     assert [entry.id for entry in kept.history] == ["bob/t#2"], "what the application has not taken stays for it"
     assert kept.untaken == 1
+    ledger.forget_unanswered()
     ledger.close()
+    again = SqliteLedger(tmp_path)
+    assert again.unanswered() == ()
+    again.close()
 
 
 def test_one_directory_is_for_one_client_at_a_time(tmp_path: Path) -> None:

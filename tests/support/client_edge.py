@@ -98,8 +98,8 @@ class HandApp:
     def flow(self, topic: Topic, *, open_: bool) -> None:
         self.heard.append(("flow", topic, open_))
 
-    def session_lost(self, reason: str) -> None:
-        self.heard.append(("session_lost", reason))
+    def session_lost(self, reason: str, unanswered: Sequence[Publication]) -> None:
+        self.heard.append(("session_lost", reason, [entry.id for entry in unanswered]))
 
     def connected(self, broker: str) -> None:
         self.heard.append(("connected", broker))

@@ -31,8 +31,10 @@ class Event(msgspec.Struct, frozen=True):
 class Bridge:
     """The machine's application."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, *, durable: bool = False) -> None:
         self.origin = origin
+        self.durable = durable
+        """There is a data directory, which is in use until the client is closed."""
         self.subscriptions = Subscriptions(self._taken)
         self.tell_taken: Callable[[], None] = _nobody_cares
         """Called soon after the application has read something."""
@@ -42,7 +44,6 @@ class Bridge:
         self.failures: tuple[tuple[str, str, bool], ...] = ()
         """Why the last pass over all brokers found none."""
         self.lost: SessionLost | None = None
-        self.on_lost: Callable[[], None] = _nobody_cares
         self.refusals: list[PublishRefused] = []
         """Refused publications that nobody waited for."""
         self.closed_flows: set[Topic] = set()
@@ -99,7 +100,7 @@ class Bridge:
     def waiting_of(self, topic: Topic) -> Waiting:
         waiting = self.waiting.get(topic)
         if waiting is None:
-            waiting = self.waiting[topic] = Waiting()
+            waiting = self.waiting[topic] = Waiting(self.lost)
         return waiting
 
     def live(self, topic: Topic) -> None:
@@ -128,9 +129,9 @@ class Bridge:
             self.closed_flows.add(topic)
         self._tell("resumed" if open_ else "paused", topic)
 
-    def session_lost(self, reason: str) -> None:
-        self.lost = SessionLost(reason)
-        self.on_lost()
+    def session_lost(self, reason: str, unanswered: Sequence[Publication]) -> None:
+        first = "close this client, then connect anew" if self.durable else "connect anew"
+        self.lost = SessionLost(f"{reason}; {first}", unanswered)
         self.broker = None
         self.end(self.lost)
         self._tell("session_lost", reason)

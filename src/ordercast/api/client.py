@@ -20,6 +20,7 @@ from ordercast.core.ids import Topic
 from ordercast.core.messages import GUARANTEES, Guarantee
 from ordercast.net.host import ProcessHost
 from ordercast.pubsub.filters import check_filter, check_topic, is_filter
+from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
 _LEVELS: dict[str | Guarantee, Guarantee] = {
@@ -56,7 +57,6 @@ class Client:
         self._loop = asyncio.get_running_loop()
         bridge.tell_taken = self._tell_taken
         bridge.now_ns = lambda: host.now_ns
-        bridge.on_lost = self._session_lost
         self._watch = self._loop.create_task(self._watch_host())
 
     # Who and where
@@ -79,6 +79,21 @@ class Client:
     def unsettled(self) -> int:
         """Publications that this client still answers for: not echoed, or not stable."""
         return sum(len(membership.outbox) for membership in self._machine.topics.values())
+
+    @property
+    def unanswered(self) -> tuple[Publication, ...]:
+        """What the last session of this data directory, which the overlay gave up, was never told to be safe.
+
+        Others may have got it or not, nobody knows. It is not published again: that is for the application to decide,
+        which then calls `forget_unanswered`.
+        """
+        return self._ledger.unanswered() if self._ledger is not None else ()
+
+    def forget_unanswered(self) -> None:
+        """The application has decided what to do with `unanswered`."""
+        self._check_open()
+        if self._ledger is not None:
+            self._host.turn(self._ledger.forget_unanswered)
 
     def on_event(self, callback: Callable[[Event], None]) -> None:
         """Call back when the edge is lost or found, or the overlay asks for a pause. Nobody has to do anything then."""
@@ -216,6 +231,7 @@ class Client:
                 self._host.turn(self._machine.subscribe, Topic(topic))
                 confirmed = subscriptions.until_live(Topic(topic))
             await _within(confirmed, timeout, f"the subscription to {topic} is not confirmed")
+            self._check_open()
         except BaseException:
             self._give_back(inbox)
             raise
@@ -318,10 +334,6 @@ class Client:
         await self._host.ended_event.wait()
         if self._host.failure is not None:
             self._bridge.end(ConnectError(f"client {self.client_id} has failed: {self._host.failure}"))
-
-    def _session_lost(self) -> None:
-        if self._ledger is not None:
-            self._ledger.set_fact("lost", 1)  # The next connect begins a new session.
 
     def _check_open(self) -> None:
         if self._bridge.lost is not None:

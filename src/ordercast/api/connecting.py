@@ -90,9 +90,12 @@ def connect(
         user: the user that the brokers know the token of; the client id if empty.
         tls: certificates, if the brokers want TLS.
         data: a directory where the client keeps what it must not forget. A client that is started again with the same
-            directory goes on where it stopped: nothing that it published is lost, nothing that it has read comes
-            again. Away for longer than the brokers' member timeout it becomes a new session, and may miss messages.
-            Without a directory every connect is a new session.
+            directory goes on where it stopped: nothing that it published is lost. What it has read does not come again,
+            but for what it read last before a kill: a message counts as read when the next one is asked for, and that
+            is written down at the end of the loop's turn. An application that must not act twice keeps the ids of what
+            it has done with its own data (`message.id`). Away for longer than the brokers' member timeout it becomes a
+            new session, may miss messages, and finds what was never called safe in `client.unanswered`. Without a
+            directory every connect is a new session.
         trace: a directory where the client records what it publishes and receives, for `ordercast verify`.
         timeout: seconds to find a broker.
         cluster: the name of the cluster, if it must be that one.
@@ -122,10 +125,11 @@ def connect(
 async def _connect(options: Options) -> Client:
     ledger = SqliteLedger(options.data) if options.data is not None else None
     client_id, session, saved, kept = _identity(options, ledger)
-    bridge = Bridge(origin_of(client_id, session))  # type: ignore[arg-type]
+    bridge = Bridge(origin_of(client_id, session), durable=ledger is not None)  # type: ignore[arg-type]
     if saved is not None:
         bridge.subscriptions.one_by_one = True
         bridge.subscriptions.expected = {topic: [] for topic, kept in saved.topics.items() if kept.receives}
+        bridge.subscriptions.expected_filters = set(saved.watched)
     credentials = Credentials(
         cluster=options.cluster, client_token=options.token, user=options.user or client_id, tls=options.tls
     )

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ordercast.pubsub.publications import Publication
+
 
 class ConnectError(ConnectionError):
     """No broker took this client, or the client is closed."""
 
 
 class SessionLost(ConnectionError):  # noqa: N818 - What happened, not whose error it is.
-    """The overlay has given this session up: it was out of reach for too long. Connect anew."""
+    """The overlay has given this session up: it was out of reach for too long. Connect anew.
+
+    `unanswered`: what it published and was never told to be safe. Others may have got it or not, nobody knows; it is
+    not published again unless the application does so.
+    """
+
+    def __init__(self, reason: str, unanswered: Sequence[Publication] = ()) -> None:
+        super().__init__(reason)
+        self.unanswered = tuple(unanswered)
 
 
 class PublishRefused(Exception):  # noqa: N818

@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS topics (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS outbox (topic TEXT, number INTEGER, body BLOB, PRIMARY KEY (topic, number)) STRICT,
     WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unanswered (place INTEGER PRIMARY KEY, body BLOB) STRICT;
 CREATE TABLE IF NOT EXISTS history (place INTEGER PRIMARY KEY, topic TEXT, body BLOB) STRICT;
 """
 
@@ -106,23 +107,16 @@ class SqliteLedger:
     def begin_session(self, client: str, session: int) -> None:
         """A first session, or a new one after the overlay gave the last one up.
 
-        What had not been echoed is published again by the new session; what had been delivered stays delivered.
+        What had been delivered stays delivered. What the last session had published is its own.
         """
         self.set_fact("client", client)
         self.set_fact("session", session)
         self.set_fact("attach_no", 0)
         self.set_fact("lost", 0)
-        mine = self.origin = origin_of(NodeId(client), session)
+        self.origin = origin_of(NodeId(client), session)
         for topic, kept in self._topics.items():
             kept.granted = False
-            outbox = [_decode(body) for (body,) in self._db.execute(
-                "SELECT body FROM outbox WHERE topic = ? ORDER BY number", (topic,))]  # fmt: skip
-            self._write_one("DELETE FROM outbox WHERE topic = ?", (topic,))
             kept.counter = 0
-            self.published(topic, [
-                msgspec.structs.replace(publication, origin=mine, number=i)
-                for i, publication in enumerate(outbox, start=1)
-            ])  # fmt: skip
             taken = len(kept.history) - kept.untaken
             self._drop(kept, kept.history[:taken], kept.history[taken:])
             self._dirty.add(topic)
@@ -205,6 +199,19 @@ class SqliteLedger:
         self._drop(kept, stable, stay + kept.history[taken:])
         if self.origin in grown:
             self._write_one("DELETE FROM outbox WHERE topic = ? AND number <= ?", (topic, grown[self.origin]))
+
+    def lost(self, unanswered: Sequence[Publication]) -> None:
+        self.set_fact("lost", 1)  # The next connect begins a new session.
+        self._write_one("DELETE FROM outbox")
+        self._write("INSERT INTO unanswered (body) VALUES (?)", [(_encode(publication),) for publication in unanswered])
+
+    def unanswered(self) -> tuple[Publication, ...]:
+        """In the order of publication on each topic."""
+        return tuple(_decode(body) for (body,) in self._db.execute("SELECT body FROM unanswered ORDER BY place"))
+
+    def forget_unanswered(self) -> None:
+        self._begin()
+        self._write_one("DELETE FROM unanswered")
 
     def _drop(self, kept: _Topic, gone: list[tuple[int, Origin, int]], stay: list[tuple[int, Origin, int]]) -> None:
         self._write("DELETE FROM history WHERE place = ?", [(place,) for place, _, _ in gone])

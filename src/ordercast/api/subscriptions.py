@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from ordercast.api.errors import SubscribeDenied
 from ordercast.api.inbox import Batch, Inbox
 from ordercast.core.ids import Topic
+from ordercast.pubsub.filters import allows
 from ordercast.pubsub.publications import Publication
 
 _Futures = list["asyncio.Future[None]"]
@@ -22,6 +23,7 @@ class Subscriptions:
         """Messages are counted as taken one by one, and not when all that came together have been."""
         self.expected: dict[Topic, list[Sequence[Publication]]] = {}
         """Subscriptions of an earlier life that the application has not opened again, and what came for them."""
+        self.expected_filters: set[str] = set()
         self.inboxes: list[Inbox] = []
         self.live: set[Topic] = set()
         self.found: dict[str, set[Topic]] = {}
@@ -29,10 +31,13 @@ class Subscriptions:
         self._routes: dict[Topic, tuple[Inbox, ...]] = {}
         self._waiting_live: dict[str, _Futures] = {}
         self._waiting_left: dict[Topic, _Futures] = {}
+        self._over: Exception | None = None
+        """Why nothing will be confirmed any more."""
 
     def open(self, pattern: str) -> Inbox:
         inbox = Inbox(pattern, self._done)
         self.inboxes.append(inbox)
+        self.expected_filters.discard(pattern)
         self._routes.clear()
         for topic in sorted(topic for topic in self.expected if inbox.takes(topic)):
             for entries in self.expected.pop(topic):
@@ -51,8 +56,8 @@ class Subscriptions:
         if readers is None:
             readers = self._routes[topic] = tuple(inbox for inbox in self.inboxes if inbox.takes(topic))
         if not readers:
-            if topic in self.expected:
-                self.expected[topic].append(entries)
+            if topic in self.expected or allows(self.expected_filters, topic):
+                self.expected.setdefault(topic, []).append(entries)
             else:
                 self._taken(topic, len(entries))
             return
@@ -77,12 +82,12 @@ class Subscriptions:
 
     async def until_live(self, topic: Topic) -> None:
         if topic not in self.live:
-            await _wait(self._waiting_live.setdefault(topic, []))
+            await self._wait(self._waiting_live.setdefault(topic, []))
 
     async def until_found(self, pattern: str) -> None:
         """All topics that the filter takes in now are live, or denied to this client."""
         if pattern not in self.found:
-            await _wait(self._waiting_live.setdefault(pattern, []))
+            await self._wait(self._waiting_live.setdefault(pattern, []))
         for topic in sorted(self.found.get(pattern, ())):
             try:
                 await self.until_live(topic)
@@ -90,7 +95,14 @@ class Subscriptions:
                 self.found[pattern].discard(topic)
 
     async def until_left(self, topic: Topic) -> None:
-        await _wait(self._waiting_left.setdefault(topic, []))
+        await self._wait(self._waiting_left.setdefault(topic, []))
+
+    async def _wait(self, futures: _Futures) -> None:
+        if self._over is not None:  # Whoever comes late is told too.
+            raise self._over
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        futures.append(future)
+        await future
 
     def went_live(self, topic: Topic) -> None:
         self.live.add(topic)
@@ -114,16 +126,11 @@ class Subscriptions:
 
     def fail(self, error: Exception | None) -> None:
         """The client has ended; without an error reading just stops."""
+        self._over = error or ConnectionError("the client is closed")
         for inbox in self.inboxes:
             inbox.end(error)
         for futures in (*self._waiting_live.values(), *self._waiting_left.values()):
-            _release(futures, error or ConnectionError("the client is closed"))
-
-
-async def _wait(futures: _Futures) -> None:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    futures.append(future)
-    await future
+            _release(futures, self._over)
 
 
 def _release(futures: _Futures, error: Exception | None = None) -> None:

@@ -27,24 +27,33 @@ def check_ack(ack: str) -> None:
 class Waiting:
     """The waiting publishers of one topic. Numbers are asked for in ascending order."""
 
-    def __init__(self) -> None:
+    def __init__(self, over: Exception | None = None) -> None:
         self._reached: dict[str, tuple[int, frozenset[int]]] = {ack: (0, frozenset()) for ack in ACKS}
         self._for_one: dict[str, _Waiting] = {ack: deque() for ack in ACKS}
         self._for_all: dict[str, _Waiting] = {ack: deque() for ack in ACKS}
         self._refused: set[int] = set()
+        self._over = over
+        """Why nothing will be acknowledged any more."""
 
     def wait(self, ack: str, number: int) -> asyncio.Future[None] | None:
         """Done when this publication has come that far; None if it has already."""
         low, extras = self._reached[ack]
         if number <= low or number in extras:
             return None
-        return _enter(self._for_one[ack], number)
+        return self._enter(self._for_one[ack], number)
 
     def wait_for_all(self, ack: str, number: int) -> asyncio.Future[None] | None:
         """Done when all publications up to the number have come that far, or were refused."""
         if number <= self._prefix(ack):
             return None
-        return _enter(self._for_all[ack], number)
+        return self._enter(self._for_all[ack], number)
+
+    def _enter(self, waiting: _Waiting, number: int) -> asyncio.Future[None]:
+        if self._over is not None:  # Whoever comes late is told too.
+            raise self._over
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append((number, future))
+        return future
 
     def _prefix(self, ack: str) -> int:
         low, extras = self._reached[ack]
@@ -87,19 +96,14 @@ class Waiting:
         return told
 
     def fail(self, error: Exception) -> None:
-        """Nobody waits in vain."""
+        """Nobody waits in vain, from now on either."""
+        self._over = error
         for waiting in (*self._for_one.values(), *self._for_all.values()):
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(error)
                     future.exception()  # Whoever stopped waiting must not be warned of it.
             waiting.clear()
-
-
-def _enter(waiting: _Waiting, number: int) -> asyncio.Future[None]:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    waiting.append((number, future))
-    return future
 
 
 def _finish(future: asyncio.Future[None]) -> None:

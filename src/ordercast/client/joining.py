@@ -136,8 +136,13 @@ class Joining(State):
         session.app.denied(packet.topic, packet.reason)
 
     def unwanted(self, membership: Membership) -> None:
-        """M11: deliveries end here; the membership ends once nothing published depends on it."""
+        """M11: deliveries end here; the membership ends once nothing published depends on it.
+
+        A next life before that is a member that only publishes: it takes nothing, and is not missed.
+        """
         membership.wants = None
+        self.session.ledger.consumed(membership.topic, membership.untaken_count())
+        self.session.ledger.member(membership.topic, receives=False, granted=False)
         self.end_deliveries(membership)
         self.leave_if_possible(membership)
 

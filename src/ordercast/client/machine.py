@@ -28,8 +28,6 @@ from ordercast.pubsub.publications import Publication
 
 CLIENT_CODEC = Codec(wire.CLIENT_PACKETS)
 _keys_of, _topic_of = attrgetter("keys"), attrgetter("topic")
-FENCED = "fenced"
-"""Why a Denied ends the whole session."""
 
 
 class ClientMachine(ProcessMachine):
@@ -238,9 +236,12 @@ class ClientMachine(ProcessMachine):
 
     def _denied(self, packet: wire.Denied) -> None:
         """C9 if the session is over; else only this topic."""
-        if packet.reason == FENCED:
+        if packet.reason == wire.FENCED:
             self.stop("the session is over")
-            self.app.session_lost(f"the overlay has given up {self.origin}: it was absent for too long")
+            unanswered = [entry for membership in self.session.memberships() for entry in membership.unanswered()]
+            self.ledger.lost(unanswered)
+            self.wires.note("leave", {"lost": self.origin})
+            self.app.session_lost(f"the overlay has given up {self.origin}: it was absent for too long", unanswered)
         else:
             self.joining.denied(packet)
 

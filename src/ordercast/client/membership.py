@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from ordercast.client.ports import SavedTopic
+from ordercast.client.ports import SAFE, SavedTopic
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.state import State
 from ordercast.pubsub.publications import Publication
@@ -78,6 +78,11 @@ class Membership(State):
         waiting, self.unsent = self.unsent, []
         return chunks(waiting, most, most_bytes)
 
+    def unanswered(self) -> list[Publication]:
+        """What is in the outbox and was never called safe."""
+        low, extras = self.levels.get(SAFE, (0, ()))
+        return [entry for number, entry in self.outbox.items() if number > low and number not in extras]
+
     # Delivering
 
     def take(self, entries: Sequence[Publication]) -> Sequence[Publication]:
@@ -135,6 +140,9 @@ class Membership(State):
     def kept(self) -> list[Publication]:
         """Everything delivered and not stable, in the order of delivery."""
         return self.history + list(self._untaken_entries())
+
+    def untaken_count(self) -> int:
+        return sum(map(len, self.untaken)) - self.taken_of_first
 
     def _untaken_entries(self) -> Iterator[Publication]:
         for i, batch in enumerate(self.untaken):

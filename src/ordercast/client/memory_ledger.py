@@ -88,5 +88,10 @@ class MemoryClientLedger:
         for number in [number for number in kept.outbox if number <= low(self.origin, 0)]:
             del kept.outbox[number]
 
+    def lost(self, unanswered: Sequence[Publication]) -> None:
+        self.unanswered = list(unanswered)
+        for kept in self._topics.values():
+            kept.outbox = {}
+
     def _of(self, topic: Topic) -> _Topic:
         return self._topics.setdefault(topic, _Topic())

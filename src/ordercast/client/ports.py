@@ -46,8 +46,8 @@ class ClientApp(Protocol):
     def flow(self, topic: Topic, *, open_: bool) -> None:
         """ST4: whether the overlay takes publications of the topic now."""
 
-    def session_lost(self, reason: str) -> None:
-        """C9: the overlay has given this session up. The machine does nothing more."""
+    def session_lost(self, reason: str, unanswered: Sequence[Publication]) -> None:
+        """C9: the overlay has given this session up; nobody knows who has what is unanswered. The machine is over."""
 
     def connected(self, broker: str) -> None:
         """There is an edge."""
@@ -111,6 +111,9 @@ class ClientLedger(Protocol):
     def base(self, topic: Topic, base: Vector) -> None:
         """Everything up to here is stable: out of history and outbox; and counts as received."""
 
+    def lost(self, unanswered: Sequence[Publication]) -> None:
+        """C9: the session is over. These go out of the outbox and stay for the application to decide about."""
+
 
 class NoLedger:
     """A client without a data directory: a restart is a new session."""
@@ -137,4 +140,7 @@ class NoLedger:
         pass
 
     def base(self, topic: Topic, base: Vector) -> None:
+        pass
+
+    def lost(self, unanswered: Sequence[Publication]) -> None:
         pass

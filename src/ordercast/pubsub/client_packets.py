@@ -101,6 +101,10 @@ class Live(Packet, frozen=True, tag=11):
     topic: Topic
 
 
+FENCED = "fenced"
+"""Why a Denied ends the whole session."""
+
+
 class Denied(Packet, frozen=True, tag=12):
     """`fenced`: the session is over (C9). Anything else is the reason why this topic is refused to this client."""
 

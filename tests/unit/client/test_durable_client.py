@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.core.ids import Origin, Topic
-from ordercast.pubsub.client_packets import Attach, Entries, Left, Refused, Resume, StableUpdate, Subscribe, Watch
+from ordercast.pubsub.client_packets import (
+    FENCED,
+    Acks,
+    Attach,
+    Denied,
+    Entries,
+    Left,
+    Refused,
+    Resume,
+    StableUpdate,
+    Subscribe,
+    Watch,
+)
 from tests.support.client_edge import HandEdge, publication
 
 T = Topic("t")
@@ -122,3 +134,26 @@ def test_a_topic_that_was_left_stays_left_and_keeps_its_numbers() -> None:
     again.accept()
     assert again.sent(Subscribe) == []
     assert again.act("publish", T, b"b") == 2
+
+
+def test_an_end_of_reading_that_nobody_confirmed_is_an_end_in_the_next_life_too() -> None:
+    """The next life is a member that only publishes: it is owed nothing, and nobody misses it."""
+    edge = running(consumes_at_once=False)
+    edge.say(Entries(T, (publication("bob", 1),)))
+    edge.die()
+    edge.act("unsubscribe", T)
+    again = restarted(edge, consumes_at_once=False)
+    again.accept()
+    assert again.app.delivered == []
+    assert again.sent(Subscribe) == [Subscribe(T, receives=False)]
+    assert not again.client.topics[T].receiving
+
+
+def test_a_session_that_is_over_leaves_what_was_never_called_safe_to_the_application() -> None:
+    edge = running()
+    edge.act("publish_many", T, [b"a", b"b", b"c"])
+    edge.say(Acks(T, (2, ()), (1, ())), Denied(T, FENCED))
+    assert edge.app.heard[-1][2] == ["ann/t#2", "ann/t#3"]
+    assert edge.ledger.saved().topics[T].outbox == []
+    assert [entry.id for entry in edge.ledger.unanswered] == ["ann/t#2", "ann/t#3"]
+    assert edge.wires.notes[-1] == ("leave", {"lost": "ann"})

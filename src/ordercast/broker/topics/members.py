@@ -17,6 +17,7 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import (
+    FENCED,
     Denied,
     Entries,
     Flow,
@@ -32,7 +33,6 @@ from ordercast.pubsub.filters import check_topic
 from ordercast.pubsub.received import Received
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, MemberReport
 
-FENCED = "fenced"
 _ASK = ("topics", "ask")
 
 

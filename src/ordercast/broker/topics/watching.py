@@ -9,7 +9,7 @@ from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import Denied, TopicsFound, Watch
+from ordercast.pubsub.client_packets import FENCED, Denied, TopicsFound, Watch
 from ordercast.pubsub.filters import FilterIndex, check_filter, matches
 
 _MOST_NAMES = 500
@@ -36,6 +36,8 @@ class Watching(TopicsPart):
             self.wires.send(client.connection, TopicsFound(packet.pattern, piece, more))
 
     def _objection(self, client: Client, pattern: str) -> str:
+        if self.book.fenced(client.origin):
+            return FENCED
         most = self.settings.filters_per_client
         if len(client.patterns) >= most and pattern not in client.patterns:
             self.wires.count("filters_refused")

@@ -142,7 +142,7 @@ class SimClient:
         self.delivered += len(entries)
         self.world.delivered(self, entries)
 
-    def session_lost(self, reason: str) -> None:
+    def session_lost(self, reason: str, unanswered: Sequence[Publication]) -> None:  # noqa: ARG002
         self.lost_session = reason
         self.world.gone(self)
 
