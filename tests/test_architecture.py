@@ -17,14 +17,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from ordercast.core.machine import Machine
+from ordercast.core.state import State, Value
 from ordercast.protocols import CATALOGUE
 from ordercast.scenario.model import Scenario
 from ordercast.trace.describe import trace_format_page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ordercast"
-MACHINE_PACKAGES = ("core", "overlay", "protocols")
+MACHINE_PACKAGES = ("core", "overlay", "protocols", "pubsub", "broker", "client")
 
 # Calls that would let the outside into a machine, or hash order into its behaviour.
 BANNED_CALLS = {"open", "print", "input", "exec", "eval", "hash", "id", "__import__"}
@@ -74,6 +74,10 @@ def test_the_contracts_about_imports_hold(package_copy: Path) -> None:
         ("core/ids.py", "import random", "machines are pure"),
         ("overlay/graphs.py", "import time", "machines are pure"),
         ("protocols/shared/seen.py", "import logging", "machines are pure"),
+        ("pubsub/received.py", "import random", "machines are pure"),
+        ("broker/tree/lease.py", "import time", "machines are pure"),
+        ("client/edge.py", "import socket", "machines are pure"),
+        ("broker/node.py", "import ordercast.client.machine", "arrows point down"),
         ("verify/verdict.py", "import ordercast.core.messages", "the judge does not import the accused"),
         ("verify/verdict.py", "import ordercast.trace.recorder", "the judge does not import the accused"),
     ],
@@ -120,19 +124,34 @@ def test_the_search_for_banned_calls_finds_them(tmp_path: Path) -> None:
     assert _calls_and_imports(file) == {"time", "os", "print()", "hash()"}
 
 
-def test_every_machine_says_what_must_survive_a_restart_by_names_it_has() -> None:
-    """A misspelt durable or constant attribute would be lost, or compared, without anybody noticing."""
-    for info in pkgutil.walk_packages([str(SOURCE / "protocols")], "ordercast.protocols."):
-        importlib.import_module(info.name)
-    for machine in _subclasses(Machine):
-        if not machine.__module__.startswith("ordercast."):
-            continue
+def test_every_state_declares_only_attributes_that_it_has() -> None:
+    """A misspelt durable, constant or derived attribute would be lost, or compared, without anybody noticing."""
+    for package in MACHINE_PACKAGES:
+        for info in pkgutil.walk_packages([str(SOURCE / package)], f"ordercast.{package}."):
+            importlib.import_module(info.name)
+    machines = [found for found in _subclasses(State) if found.__module__.startswith("ordercast.")]
+    assert {"Broker", "ClientMachine", "TopicNode", "Received", "Flood"} <= {found.__name__ for found in machines}
+    for machine in machines:
         text = "".join(Path(sys.modules[base.__module__].__file__ or "").read_text() for base in machine.__mro__[:-1])
-        for name in (*machine.durable, *machine.constant):
-            assert f"self.{name}" in text, f"{machine.__name__} declares {name!r} and never sets it"
+        for name in (*machine.durable, *machine.constant, *machine.derived, *machine.ordered):
+            assert re.search(rf"self\.{name}\b|\b{name}: ", text), f"{machine.__name__}: {name!r} is never set"
 
 
-def _subclasses(base: type[Machine]) -> list[type[Machine]]:
+def test_every_part_of_a_broker_or_client_is_a_state() -> None:
+    """An object that can change and is no State would be shared by a machine and its copy."""
+    for package in ("pubsub", "broker", "client"):
+        for info in pkgutil.walk_packages([str(SOURCE / package)], f"ordercast.{package}."):
+            for name, found in vars(importlib.import_module(info.name)).items():
+                if isinstance(found, type) and found.__module__ == info.name and name not in PASSING:
+                    frozen = issubclass(found, msgspec.Struct | tuple | Value) or getattr(found, "_is_protocol", False)
+                    assert frozen or issubclass(found, State), f"{info.name}.{name}"
+
+
+PASSING = {"Outflow", "NoLedger"}
+"""Objects of broker and client that live for one call, or have nothing to remember."""
+
+
+def _subclasses(base: type[State]) -> list[type[State]]:
     return [base, *(found for sub in base.__subclasses__() for found in _subclasses(sub))]
 
 
@@ -178,3 +197,121 @@ def test_every_protocol_has_a_page(name: str) -> None:
     pages = {page.stem: page.read_text() for page in (ROOT / "docs" / "protocols").glob("*.md")}
     variant_of = [stem for stem in pages if name.startswith(f"{stem}-") and name in pages[stem]]
     assert name in pages or variant_of, f"docs/protocols/{name}.md is missing"
+
+
+# Coupling: parts are made one after the other, know those they are given, and change only themselves.
+
+AT_WORK = ("ordercast.net.", "ordercast.protocols.locamu.", "ordercast.sim.")
+"""Packages that are being taken apart: not measured yet."""
+MACHINES = tuple(f"ordercast.{package}." for package in MACHINE_PACKAGES)
+DEEPEST = 3
+"""`self.part.state.number` is as far as anybody looks; what lies behind it is asked for."""
+MOST_DEEP_LOOKS = 10
+"""In one module, so many attributes may be looked for that deep."""
+
+
+def _modules(source: Path) -> dict[str, ast.Module]:
+    def name(file: Path) -> str:
+        parts = (source.name, *file.relative_to(source).with_suffix("").parts)
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    return {name(file): ast.parse(file.read_text()) for file in sorted(source.rglob("*.py"))}
+
+
+def _imports(modules: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Who imports whom, at the top, inside a function or for the type checker only: all the same."""
+    found: dict[str, set[str]] = {module: set() for module in modules}
+    for module, tree in modules.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found[module] |= {alias.name for alias in node.names} & modules.keys()
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    found[module] |= {whole if whole in modules else node.module} & modules.keys()
+        found[module].discard(module)
+    return found
+
+
+def _circles(imports: dict[str, set[str]]) -> list[str]:
+    """What is left when modules that import nothing, or that nothing imports, are taken away again and again."""
+    left = dict(imports)
+    while True:
+        imported = set().union(*left.values())
+        ends = {module for module, needs in left.items() if not needs & left.keys() or module not in imported}
+        if not ends:
+            return sorted(left)
+        left = {module: needs & left.keys() - ends for module, needs in left.items() if module not in ends}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """A circle behind TYPE_CHECKING is one: neither module can be understood without the other."""
+    modules = {name: tree for name, tree in _modules(SOURCE).items() if not name.startswith(AT_WORK)}
+    assert _circles(_imports(modules)) == []
+
+
+def test_the_search_for_circles_finds_them(tmp_path: Path) -> None:
+    package = tmp_path / "house"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "roof.py").write_text("from house import wall\n")
+    (package / "wall.py").write_text("if TYPE_CHECKING:\n    from house.floor import Floor\n")
+    (package / "floor.py").write_text("def lay():\n    import house.wall\n")
+    (package / "cellar.py").write_text("from house.floor import Floor\n")
+    assert _circles(_imports(_modules(package))) == ["house.floor", "house.wall"]
+
+
+def _looks(tree: ast.Module) -> list[tuple[int, str]]:
+    """Every chain of attributes that begins at `self`, with its length."""
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in inner:
+            text = ast.unparse(node)
+            if re.fullmatch(r"self(\.\w+)+", text):
+                found.append((text.count("."), text))
+    return found
+
+
+def test_no_part_of_a_machine_reaches_through_what_it_was_given() -> None:
+    deep = {}
+    for module, tree in _modules(SOURCE).items():
+        if module.startswith(MACHINES) and not module.startswith(AT_WORK):
+            looks = _looks(tree)
+            too_deep = [text for depth, text in looks if depth > DEEPEST]
+            many = [text for depth, text in looks if depth == DEEPEST]
+            if too_deep or len(many) > MOST_DEEP_LOOKS:
+                deep[module] = too_deep or many
+    assert deep == {}
+
+
+def _sets_of_others(tree: ast.Module) -> list[str]:
+    """`self.part.field = ...` anywhere but in a constructor, where parts that know each other are put together."""
+    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name != "__init__"]
+    return [
+        ast.unparse(node)
+        for method in methods
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and re.fullmatch(r"self\.\w+(\.\w+)+", ast.unparse(node))
+    ]
+
+
+def test_a_part_of_a_machine_sets_its_own_fields_only() -> None:
+    found = {
+        module: others
+        for module, tree in _modules(SOURCE).items()
+        if module.startswith(MACHINES) and not module.startswith(AT_WORK) and (others := _sets_of_others(tree))
+    }
+    assert found == {}
+
+
+def test_the_search_for_reaching_and_setting_finds_them() -> None:
+    tree = ast.parse(
+        "class Part:\n"
+        "    def __init__(self):\n        self.a.port = self\n"
+        "    def act(self):\n        self.a.b.c.d()\n        self.a.b = 1\n"
+    )
+    assert max(_looks(tree)) == (4, "self.a.b.c.d")
+    assert _sets_of_others(tree) == ["self.a.b"]

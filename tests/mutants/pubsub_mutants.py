@@ -185,7 +185,7 @@ class Proclaimed(Election):
     """A10: whoever claims to be root is root."""
 
     def _check(self) -> None:
-        self.claim.awaited = {}
+        self.claim.wait_no_longer()
         super()._check()
 
 

@@ -27,6 +27,9 @@ class Candidates(State):
         self.left: list[str] = []
         self.failures: dict[str, tuple[str, bool]] = {}
 
+    def learn(self, view: View) -> None:
+        self.view = view
+
     def restart(self, lost: str = "") -> None:
         """Begin a pass. The broker that was just lost is asked last: it may come back, but others are there now."""
         near = sorted(self.view.neighbours, key=lambda neighbour: (neighbour.hops, natural(neighbour.node)))

@@ -95,9 +95,13 @@ class Edge(State):
         self.broker = peer.name
         self.wires.send(connection, Attach(self.attach_no))
 
+    def heard(self) -> None:
+        """Something has arrived."""
+        self.heard_ns = self.wires.now_ns
+
     def viewed(self, view: View) -> None:
         """C3. The first View on a connection means that the broker has taken the Attach."""
-        self.candidates.view = view
+        self.candidates.learn(view)
         if self.attached:
             return
         self.attached = True

@@ -178,7 +178,7 @@ class ClientMachine(ProcessMachine):
     def on_packets(self, connection: Connection, packets: Sequence[Packet]) -> None:
         if connection != self.edge.connection:
             return  # C2: only the current edge counts.
-        self.edge.heard_ns = self.wires.now_ns
+        self.edge.heard()
         for packet in packets:
             handler = self._handlers.get(type(packet))
             if handler is None:

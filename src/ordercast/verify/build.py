@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,43 +14,20 @@ from ordercast.verify.columns import BIT, About, Arrays, Columns, Digest, Names
 from ordercast.verify.duties import Duties, duties_of
 from ordercast.verify.kernels.integrity import overtaken, repeated
 from ordercast.verify.kernels.realize import publish_order
+from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import settle_members, times_of
 from ordercast.verify.order import happened_before, scopes_of
 from ordercast.verify.rows import KIND, Rows, digests, lost_state, sorted_rows
 from ordercast.verify.verdict import ASSUMED
 
 if TYPE_CHECKING:
-    from ordercast.verify.kernels.jit import Flags, Ints, Offsets
+    from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import Trace
     from ordercast.verify.order import Scopes
 
 NO_TIME = np.iinfo(np.int64).max
 # Kinds of breach in Arrays.odd.
 INVENTED, REPUBLISHED, DUPLICATE, EARLY, NOT_FOR_IT = range(5)
-
-
-@dataclass(frozen=True, slots=True)
-class Lives:
-    """The receivers: one for each node, and one more each time it came back without its state."""
-
-    node: Ints
-    life: Ints
-    entry_off: Offsets
-    """Where each receiver's rows begin."""
-    alive: Flags
-
-
-@dataclass(frozen=True, slots=True)
-class Logs:
-    """Publications and first deliveries, with messages numbered; `entry` is the row of each."""
-
-    ev: Ints
-    off: Offsets
-    entry: Offsets
-    publication: Offsets
-    """Row of each message's publication."""
-    odd: Ints
-    names: pa.Array[Any]
 
 
 def prepare(

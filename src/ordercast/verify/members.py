@@ -10,10 +10,10 @@ from ordercast.trace.schema import INFO_PENDING
 from ordercast.verify.obligations import Change, Interval, Owed, Published, change_of, settle, stays
 
 if TYPE_CHECKING:
-    from ordercast.verify.build import Lives, Logs
     from ordercast.verify.duties import Duties
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import Trace
+    from ordercast.verify.logs import Lives, Logs
     from ordercast.verify.rows import Rows
 
 _CHANGES = ("subscribe", "unsubscribe", "join", "leave")

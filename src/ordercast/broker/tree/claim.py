@@ -21,7 +21,7 @@ class Claim(TreePart):
         self.agreed: set[NodeId] = set()
         self.somebody_before = False
         """Whether somebody who agreed remembers an earlier term."""
-        self.pointed_to: NodeId = NOBODY
+        self._pointed_to: NodeId = NOBODY
         """Who last said that there is a root: asked at once, but not again and again without a pause."""
 
     def make(self, number: int) -> None:
@@ -47,7 +47,15 @@ class Claim(TreePart):
     def forget(self) -> None:
         """A new search begins."""
         self.spent_ns = 0
-        self.pointed_to = NOBODY
+        self._pointed_to = NOBODY
+
+    def newly_points_to(self, node: NodeId) -> bool:
+        """A broker says that it is root; whether another one said so last."""
+        before, self._pointed_to = self._pointed_to, node
+        return node != before
+
+    def wait_no_longer(self) -> None:
+        self.awaited = {}
 
     def awaits(self, line: Connection) -> bool:
         return line in self.awaited.values()

@@ -69,7 +69,7 @@ class Election(TreePart):
 
     def _give_up(self, hint: NodeId | None, *, at_once: bool = False) -> None:
         self.claim.abandon()
-        self.seeker.hint = hint
+        self.seeker.point_to(hint)
         if at_once:
             self.seeker.seek()
         else:
@@ -82,7 +82,7 @@ class Election(TreePart):
         if self.state.primary:
             self._close_silent_lines()
         if self.state.primary and self.state.is_majority(self.claim.agreed):
-            self.claim.awaited = {}
+            self.claim.wait_no_longer()
             self._check()
         else:
             self.claim.abandon()
@@ -123,7 +123,7 @@ class Election(TreePart):
 
     def _defer_to(self, node: NodeId) -> None:
         self.claim.abandon()
-        self.seeker.hint = node
+        self.seeker.point_to(node)
         self.seeker.defer()
 
     def _may_promise(self, node: NodeId, packet: RootElection) -> bool:
@@ -142,7 +142,7 @@ class Election(TreePart):
         if self.state.seeking:
             was_running = self.claim.running is not None
             self.claim.abandon()
-            self.seeker.hint = node
+            self.seeker.point_to(node)
             if was_running or self.seeker.idle:
                 self.seeker.pause()
         self._reply(line, packet.number, "OK")
@@ -167,8 +167,7 @@ class Election(TreePart):
         if packet.verdict == "OK":
             self._agreed_by(node, packet)
         elif packet.verdict == "ROOT":
-            self._give_up(node, at_once=node != self.claim.pointed_to)
-            self.claim.pointed_to = node
+            self._give_up(node, at_once=self.claim.newly_points_to(node))
         elif packet.verdict == "BETTER":
             self._met_better(node)
         elif packet.verdict == "ABSTAIN":

@@ -99,7 +99,7 @@ class Joining(TreePart):
     def _concerned(self, change: Change) -> None:
         """Struck off without having asked for it (an old leave that others still remember): join again."""
         if not change.address and not self.state.leaving:
-            self.state.member = False
+            self.state.struck_off()
             self.ask()
 
     def wave(self, line: Connection, packet: DirectoryWave) -> None:
@@ -174,16 +174,15 @@ class Joining(TreePart):
         self.learn(packet.changes, but=[])
         known = {node: change.address for node, change in self._changes.items()}  # Some may be newer than the packet.
         directory = {**packet.directory, **known, self.state.node: self.state.place.address}
-        self.state.directory = {node: address for node, address in directory.items() if address}
+        self.state.become_member({node: address for node, address in directory.items() if address})
         self.ledger.directory(dict(self.state.directory))
-        self.state.member = True
         self.wires.cancel_timer(("join",))
 
     def leave(self) -> None:
         """Ask to be struck off; take nobody on. A root abdicates first: once struck off, no claimant would ask it."""
         if self.state.leaving:
             return
-        self.state.leaving = True
+        self.state.begin_leaving()
         if self.state.is_root:
             self.hand_over_children()
             self.events.step_down("leaves")
@@ -200,7 +199,7 @@ class Joining(TreePart):
         self.hand_over_children()
         if self.state.parent is not None:
             self.wires.send(self.state.parent, Bye(self.state.accepted_request))
-        self.state.left = True
+        self.state.end_leaving()
         self.wires.note("leave", {"parent": self.state.parent_name or ""})
         self.events.stopped()
 

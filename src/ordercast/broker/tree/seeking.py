@@ -85,6 +85,16 @@ class Seeker(TreePart):
         self._repairing = False
         self._may_move_ns = 0
 
+    def begin_life(self, patient_until_ns: int, *, insists: bool) -> None:
+        """O1: how long this broker, which starts, waits for its configured parent."""
+        self.patient_until_ns = patient_until_ns
+        if insists:
+            self.insists_until_ns = patient_until_ns
+
+    def point_to(self, hint: NodeId | None) -> None:
+        """Whom to ask first next time."""
+        self.hint = hint
+
     # -- O3 ---------------------------------------------------------------------------------------------------------
 
     def lose_parent(self, why: str) -> None:

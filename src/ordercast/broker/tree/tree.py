@@ -146,9 +146,7 @@ class Tree(TreeState):
             self.election.bootstrap()
             return
         patient_until_ns = self.wires.now_ns + int(self.settings.startup_grace_ms * MS)
-        self.seeker.patient_until_ns = patient_until_ns
-        if self.life == 0 and self.member:
-            self.seeker.insists_until_ns = patient_until_ns
+        self.seeker.begin_life(patient_until_ns, insists=self.life == 0 and self.member)
         if self.terms.promised == 0:
             self.claims_from_ns = patient_until_ns
         self.seeker.seek()
@@ -183,7 +181,7 @@ class Tree(TreeState):
             self._handlers[type(packet)](connection, NodeId(peer.name), packet)
 
     def _heard(self, connection: Connection) -> None:
-        self.views.stale = True
+        self.views.look_again()
         self.neighbours.touched(connection)
         self.lease.heard(connection)
 
@@ -209,7 +207,7 @@ class Tree(TreeState):
 
     def _happened(self) -> None:
         self.refresh()
-        self.views.stale = True
+        self.views.look_again()
 
     def leave(self) -> None:
         """J3: leave the tree; `left` becomes true when nobody counts on this broker any more."""
@@ -269,7 +267,7 @@ class Tree(TreeState):
         if not self.member or self.leaving:
             self.neighbours.close(connection)
             return
-        self.views.stale = True
+        self.views.look_again()
         older = self._older_lines(peer)
         self.clients[connection] = peer
         self.views.greet(connection)

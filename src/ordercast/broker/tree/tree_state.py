@@ -121,6 +121,24 @@ class TreeState(State):
         self.detach()
         self.seeking = True
 
+    def see(self, view: tuple[Neighbour, ...]) -> None:
+        """O17: the neighbourhood as the parent sees it."""
+        self.view = view
+
+    def become_member(self, directory: dict[NodeId, str]) -> None:
+        """J2: it counts, with all these others."""
+        self.member, self.directory = True, directory
+
+    def struck_off(self) -> None:
+        """J3: it counts no more, though it has not asked for that."""
+        self.member = False
+
+    def begin_leaving(self) -> None:
+        self.leaving = True
+
+    def end_leaving(self) -> None:
+        self.left = True
+
     def enter(self, term: Term) -> None:
         self.term = term
 

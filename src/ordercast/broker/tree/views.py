@@ -20,8 +20,11 @@ class Views(TreePart):
         self._about: dict[NodeId, About] = {}
         """What neighbours say of themselves, for `score`."""
         self._said: dict[Connection, About] = {}
-        self.stale = False
+        self._stale = False
         """Something has happened in the tree since they were last looked at: publications alone change no view."""
+
+    def look_again(self) -> None:
+        self._stale = True
 
     def forget(self, line: Connection) -> None:
         self._sent.pop(line, None)
@@ -29,7 +32,7 @@ class Views(TreePart):
 
     def received(self, line: Connection, packet: TreeView) -> None:
         if line == self.state.parent:
-            self.state.view = packet.neighbours
+            self.state.see(packet.neighbours)
 
     def learned(self, line: Connection, node: NodeId, packet: About) -> None:
         if line in self.state.links():
@@ -37,9 +40,9 @@ class Views(TreePart):
 
     def turn_end(self) -> None:
         """F-VIEW-2: any change of the neighbourhood or of the own view is pushed, complete."""
-        if not self.stale:
+        if not self._stale:
             return
-        self.stale = False
+        self._stale = False
         for child, node in self.state.children.items():
             self._push(child, TreeView(self._for_child(node)))
         if self.state.clients:

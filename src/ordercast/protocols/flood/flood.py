@@ -148,8 +148,7 @@ class Flood(Machine):
 
     def _add_confirmed(self, out: Outbox) -> None:
         """FLD-F4: whoever acknowledges a message holds it."""
-        confirmed, self.links.confirmed = self.links.confirmed, []
-        for peer, packet in confirmed:
+        for peer, packet in self.links.take_confirmed():
             if isinstance(packet, Data):
                 self._add_holder(peer, (packet.message.origin, packet.message.number), out)
 

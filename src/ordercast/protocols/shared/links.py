@@ -210,6 +210,11 @@ class ReliableLinks(State):
                     self.confirmed.append((peer, packet))
         link.acked = received
 
+    def take_confirmed(self) -> list[tuple[NodeId, Numbered]]:
+        """What has been acknowledged since the last call, and by whom."""
+        confirmed, self.confirmed = self.confirmed, []
+        return confirmed
+
     def _acknowledge(self, peer: NodeId, link: Link, out: Outbox) -> None:
         link.owed = 0
         above = tuple(sorted(link.early)[:ABOVE_LIMIT]) if link.early else ()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Protocol
-
-from ordercast.core.errors import UsageError
 
 
 class StoreError(Exception):
@@ -43,25 +40,3 @@ class Store(Protocol):
     def begin(self) -> Txn: ...
 
     def close(self) -> None: ...
-
-
-def open_store(where: str) -> Store:
-    """`memory`, a DSN that begins with `postgresql://` or `postgres:`, or the path of a SQLite file.
-
-    After `postgres:` comes anything that libpq takes, such as `postgres:host=/run/pg dbname=bank`. The schema is the
-    part behind `#`, if there is one: `postgresql://localhost/bank#replica1`.
-    """
-    if not where:
-        raise UsageError("store: is empty; give memory, the path of a SQLite file or a postgresql:// DSN")
-    if where == "memory":
-        from ordercast.services.stores.memory import MemoryStore
-
-        return MemoryStore()
-    if where.startswith(("postgresql://", "postgres:")):
-        from ordercast.services.stores.postgres import PostgresStore
-
-        dsn, _, schema = where.partition("#")
-        return PostgresStore(dsn.removeprefix("postgres:"), schema=schema or "ordercast")
-    from ordercast.services.stores.sqlite import SqliteStore
-
-    return SqliteStore(Path(where.removeprefix("sqlite:")))
