@@ -30,7 +30,10 @@ class Tree:
 
 
 class Talk:
-    def status(self) -> dict[str, Any]:
+    def totals(self) -> dict[str, int]:
+        return {"topics": 2, "log": 9}
+
+    def status(self, most: int) -> dict[str, Any]:
         return {'odd"name': {"log": 2, "held": 0}, "accounts.PT": {"log": 7, "held": 1, "members": ["ann"]}}
 
     def explain(self, message_id: str) -> dict[str, Any]:
@@ -99,6 +102,7 @@ def test_metrics_are_prometheus_text() -> None:
             assert 'ordercast_topic_log{topic="accounts.PT"} 7' in lines
             assert 'ordercast_topic_log{topic="odd\\"name"} 2' in lines
             assert "ordercast_overlay_residual 4" in lines
+            assert "ordercast_all_log 9" in lines
             assert "ordercast_overlay_term 3" in lines
             assert 'ordercast_connections{kind="client"} 0' in lines
             families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
@@ -129,6 +133,8 @@ def test_status_and_explanations_are_json() -> None:
     [
         (b"GET /nonsense HTTP/1.1\r\n\r\n", 404),
         (b"GET /explain HTTP/1.1\r\n\r\n", 400),
+        (b"GET /status?topics=all HTTP/1.1\r\n\r\n", 400),
+        (b"GET /status?topics=9" + b"9" * 5000 + b" HTTP/1.1\r\n\r\n", 400),
         (b"POST /healthz HTTP/1.1\r\n\r\n", 405),
         (b"\x00\xff\r\n\r\n", 405),
         (b"GET //[ HTTP/1.1\r\n\r\n", 400),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.core.ids import Origin
+from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.client_packets import Entries, Flow, StableUpdate
 from ordercast.pubsub.publications import Publication
@@ -276,3 +276,18 @@ def test_a_keeper_that_dies_is_replaced() -> None:
     tree.run()
 
     assert x.acked == (1, 1)
+
+
+def test_the_status_names_the_busiest_topics_and_sums_up_all() -> None:
+    tree = Tree({})
+    x = tree.client("x", "b0")
+    for number in range(20):
+        x.subscribe(Topic(f"a.quiet.{number}"))
+    x.subscribe()
+    tree.run()
+    x.publish("k")
+    tree.run()
+    broker = tree.brokers["b0"]
+    assert list(broker.status(1)) == [T]
+    assert len(broker.status(5)) == 5
+    assert broker.totals() == {"topics": 21, "log": 1, "pending": 0, "held": 0}

@@ -6,6 +6,7 @@ sent when the turn ends, so that whatever became possible together leaves togeth
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -310,8 +311,17 @@ class Topics(TopicsState):
 
     # For people and tests
 
-    def status(self) -> dict[str, Any]:
-        """What the admin page shows of every topic."""
+    def totals(self) -> dict[str, int]:
+        """What all topics hold together."""
+        nodes = self.nodes.values()
+        return {
+            "topics": len(nodes), "log": sum(len(node.log) for node in nodes),
+            "pending": sum(len(node.pend) for node in nodes), "held": sum(len(node.hold) for node in nodes),
+        }  # fmt: skip
+
+    def status(self, most: int) -> dict[str, Any]:
+        """What the admin page shows of the `most` topics with the most publications under way."""
+        busiest = heapq.nsmallest(most, self.nodes.items(), key=lambda item: (-_load(item[1]), item[0]))
         return {
             topic: {
                 "log": len(node.log), "pending": len(node.pend), "held": len(node.hold),
@@ -320,7 +330,7 @@ class Topics(TopicsState):
                 "channel": "root" if self.tree.is_root else "live" if node.up_live else "syncing",
                 "orphans": len(self.orphans.waiting.get(topic, ())), "flow_open": node.flow_open,
             }
-            for topic, node in sorted(self.nodes.items())
+            for topic, node in sorted(busiest)
         }  # fmt: skip
 
     def explain(self, message_id: str) -> dict[str, Any]:
@@ -334,3 +344,7 @@ class Topics(TopicsState):
             for origin, member in node.members.items():
                 if member.connection is not None and member.connection not in self.clients:
                     raise InvariantError(f"{origin} is a member of {topic} without a connection")
+
+
+def _load(node: TopicNode) -> int:
+    return len(node.log) + len(node.pend) + len(node.hold)

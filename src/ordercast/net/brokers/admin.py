@@ -2,7 +2,7 @@
 
 GET /healthz           200 if the broker is in a tree and can do its work, 503 and the reason otherwise
 GET /metrics           Prometheus text
-GET /status            JSON: the tree and the topics as this broker sees them
+GET /status?topics=N   JSON: the tree as this broker sees it, what all topics hold, and the N busiest topics (1000)
 GET /explain?msg=ID    JSON: where the publication is here, and what it waits for
 
 With a token every request must carry it (`Authorization: Bearer TOKEN`). Without one the port is for this machine only:
@@ -29,6 +29,9 @@ from ordercast.net.wire.credentials import is_loopback, split_address
 _LONGEST_REQUEST = 8192
 _PATIENCE_S = 5.0
 _MOST_CONNECTIONS = 64
+_TOPICS_IN_STATUS = 1000
+_TOPICS_IN_METRICS = 100
+"""Every label is a time series for whoever collects them: the busiest topics have one, all others are in the sums."""
 _REASONS = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     503: "Service Unavailable",
@@ -46,7 +49,9 @@ class _Tree(Protocol):
 
 
 class _Topics(Protocol):
-    def status(self) -> dict[str, Any]: ...
+    def status(self, most: int) -> dict[str, Any]: ...
+
+    def totals(self) -> dict[str, int]: ...
 
     def explain(self, message_id: str) -> dict[str, Any]: ...
 
@@ -107,7 +112,10 @@ class Admin:
         if parts.path == "/metrics":
             return 200, _PROMETHEUS, "".join(f"{line}\n" for line in self._metrics()).encode()
         if parts.path == "/status":
-            return _json(self.status())
+            asked = parse_qs(parts.query).get("topics", [str(_TOPICS_IN_STATUS)])[0]
+            if not asked.isdigit() or len(asked) > len(str(_TOPICS_IN_STATUS)):
+                return 400, _TEXT, b"topics: how many of the busiest? /status?topics=N, at most 9999\n"
+            return _json(self.status(int(asked)))
         if parts.path == "/explain":
             wanted = parse_qs(parts.query).get("msg")
             if not wanted:
@@ -126,7 +134,7 @@ class Admin:
             return "root without a lease"
         return None
 
-    def status(self) -> dict[str, Any]:
+    def status(self, topics: int = _TOPICS_IN_STATUS) -> dict[str, Any]:
         host = self._host
         return {
             "id": host.me.name,
@@ -135,7 +143,8 @@ class Admin:
             "cluster": host.credentials.cluster,
             "problem": self.problem(),
             "overlay": self._broker.tree.status(),
-            "topics": self._broker.topics.status(),
+            "totals": self._broker.topics.totals(),
+            "topics": self._broker.topics.status(topics),
             "connections": [
                 {"peer": wire.name, "kind": wire.peer.kind, "life": wire.peer.life, "queued_bytes": wire.queued_bytes}
                 for _, wire in sorted(host.connections.items())
@@ -145,7 +154,7 @@ class Admin:
         }
 
     def _metrics(self) -> Iterator[str]:
-        status = self.status()
+        status = self.status(_TOPICS_IN_METRICS)
         yield from _gauge("up", 1)
         yield from _gauge("healthy", int(status["problem"] is None))
         kinds = [connection["kind"] for connection in status["connections"]]
@@ -158,6 +167,8 @@ class Admin:
         for name, value in _numbers(status["overlay"]):
             yield from _gauge(f"overlay_{name}", value)
         yield from _gauge("overlay_is_root", int(self._broker.tree.is_root))
+        for name, value in status["totals"].items():
+            yield from _gauge(f"all_{name}", value)
         yield from _topic_gauges(status["topics"])
         if self._ledger is not None:
             yield from _gauge("ledger_bytes", self._ledger.log.segment_bytes)

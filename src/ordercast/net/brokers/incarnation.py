@@ -38,7 +38,10 @@ class DataDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = lock(path, "another broker uses it")
+        try:
+            self._lock = lock(path, "another broker uses it")
+        except UsageError as error:
+            raise UsageError(f"data: {error}") from None
 
     def last_life(self) -> int | None:
         """None if this is the first."""
