@@ -72,6 +72,34 @@ def primary_run(seed: int, *, durable: bool = True) -> Lab:
     return lab
 
 
+def half_down_run(seed: int) -> Lab:
+    """Half of the brokers die and one of them returns: a bare majority, which answers in step over equal links."""
+    random = Random(seed)
+    size = random.choice([4, 6, 8])
+    star: dict[str, str | None] = {f"b{i}": "b0" if i else None for i in range(size)}
+    lab = Lab(
+        random_parents(random, size) if random.random() < 0.6 else star,
+        BrokerSettings(
+            partitions="primary", retry_ms=random.choice([100, 300]), lease_ms=random.choice([1000, 3000])
+        ),
+        seed=seed,
+        latency=lambda _source, _target: 5.0,
+        timing=Timing(detection_ms=random.choice([0, 0, 5, 50])),
+        durable=random.random() < 0.5,
+    )  # fmt: skip
+    victims = random.sample(sorted(lab.parents), size // 2)
+    if lab.root() not in victims and random.random() < 0.7:
+        victims[0] = lab.root()
+    pause_ms = random.choice([0, 0, 100, 2000])
+    for victim in victims:
+        lab.world.crash(victim)
+        lab.run(pause_ms)
+    lab.run(random.choice([10, 1000, 20_000]))
+    lab.world.start(random.choice(victims))
+    lab.settle(60_000)
+    return lab
+
+
 def joining_run(seed: int) -> Lab:
     """Brokers that join and leave while others crash; in the end everybody knows everybody who is there."""
     random = Random(seed)

@@ -15,7 +15,7 @@ from ordercast.pubsub.overlay_packets import ParentRequest
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.sim.connections import Timing
 from tests.support.overlay_lab import Lab
-from tests.support.overlay_swarm import excluded_run, joining_run, primary_run
+from tests.support.overlay_swarm import excluded_run, half_down_run, joining_run, primary_run
 from tests.support.seeds import fixed_and_todays
 
 
@@ -32,6 +32,20 @@ def test_partitions_pauses_and_crashes_of_a_minority_leave_one_deciding_root(see
 @pytest.mark.parametrize("seed", fixed_and_todays(30, 15))
 def test_brokers_join_and_leave_while_others_crash(seed: int) -> None:
     assert joining_run(seed).world.peer_errors == []
+
+
+@pytest.mark.parametrize("seed", fixed_and_todays(20, 10))
+def test_a_bare_majority_that_answers_in_step_finds_a_root(seed: int) -> None:
+    assert half_down_run(seed).world.peer_errors == []
+
+
+def test_without_a_pause_two_who_claim_in_step_starve_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(self: Election, highest: int) -> None:
+        self.terms.learn_of(highest)
+        self.start()
+
+    monkeypatch.setattr(Election, "_outdated", at_once)
+    _fails_somewhere(half_down_run, 20, "no tree after")
 
 
 def _fails_somewhere(run: Callable[[int], Lab], seeds: int, what: str) -> None:

@@ -21,6 +21,8 @@ class Claim(TreePart):
         self.agreed: set[NodeId] = set()
         self.somebody_before = False
         """Whether somebody who agreed remembers an earlier term."""
+        self._outdated = 0
+        """How many claims of this search had a number that was promised to another one."""
         self._pointed_to: NodeId = NOBODY
         """Who last said that there is a root: asked at once, but not again and again without a pause."""
 
@@ -47,7 +49,13 @@ class Claim(TreePart):
     def forget(self) -> None:
         """A new search begins."""
         self.spent_ns = 0
+        self._outdated = 0
         self._pointed_to = NOBODY
+
+    def newly_outdated(self) -> bool:
+        """Somebody has promised the number to another one; whether that is the first time in this search."""
+        self._outdated += 1
+        return self._outdated == 1
 
     def newly_points_to(self, node: NodeId) -> bool:
         """A broker says that it is root; whether another one said so last."""

@@ -173,8 +173,15 @@ class Election(TreePart):
         elif packet.verdict == "ABSTAIN":
             self._strike_off(node)
         else:
-            self.terms.learn_of(packet.highest)
+            self._outdated(packet.highest)
+
+    def _outdated(self, highest: int) -> None:
+        """O14: the next number is above theirs. Two who claim in step would go on for ever: pause the next time."""
+        self.terms.learn_of(highest)
+        if self.claim.newly_outdated():
             self.start()
+        else:
+            self._give_up(None)
 
     def _agreed_by(self, node: NodeId, packet: RootElectionReply) -> None:
         self.topics.merge_roster(packet.roster, packet.fenced)
