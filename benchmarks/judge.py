@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numba import njit
 
 from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter
+from ordercast.verify.asked import Asked
 from ordercast.verify.build import prepare
 from ordercast.verify.judge import judge_path
 from ordercast.verify.kernels import causal
@@ -146,14 +147,14 @@ def best(action: Callable[[], object]) -> float:
 def kernels(columns: Columns) -> tuple[float, float]:
     """CPU seconds of our kernel and of the reference, gathering of positions included in both."""
     arrays = columns.arrays
-    owed_off, owed = arrays.owed()
+    owed = arrays.owed()
     held = arrays.held("causal")
     links = (arrays.prev, arrays.edge_off, arrays.edges, arrays.refs, columns.about.live_rows)
 
     def over_blocks(judge: Callable[..., Any], *more: int) -> None:
         for first in range(0, arrays.receivers, BLOCK):
             last = min(first + BLOCK, arrays.receivers)
-            *where, _ = causal.positions(first, last, arrays.ev, arrays.off, owed_off, owed, held, True)
+            *where, _ = causal.positions(first, last, arrays.ev, arrays.off, *owed, held, True)
             found = judge(last - first, *where, *links, *more)
             assert (found[0] if isinstance(found, tuple) else found) == 0
 
@@ -171,7 +172,7 @@ def main() -> None:
         deliveries = write_run(run, options.nodes, options.messages)
         size = sum(file.stat().st_size for file in run.rglob("*.parquet"))
         print(f"{options.messages:,} messages broadcast among {options.nodes} nodes: {deliveries:,} deliveries")
-        columns = prepare(next(load(run)))
+        columns = prepare(next(load(run)), Asked())
         edges, live = columns.arrays.edges.size, columns.about.live_rows
         print(f"{size / 1e6:.0f} MB of Parquet, {edges:,} edges after pruning, {live:,} live rows")
         ours, plain = kernels(columns)

@@ -193,16 +193,16 @@ class Client:
         inner = subscription.inner if isinstance(subscription, Inbox) else subscription
         self._thread.call(self._client.unsubscribe(inner, timeout=timeout))
 
-    def close(self, *, timeout: float | None = 10.0) -> None:
-        """Wait until what was published is safe, take leave and disconnect."""
+    def close(self, *, stay: bool = True, timeout: float | None = 10.0) -> None:
+        """Wait until what was published is safe, and disconnect; `stay` as for the other client."""
         try:
-            self._thread.call(self._close(timeout))
+            self._thread.call(self._close(timeout, stay=stay))
         finally:
             self._thread.stop()
 
-    async def _close(self, timeout: float | None) -> None:
+    async def _close(self, timeout: float | None, *, stay: bool = True) -> None:
         self._hand_over()
-        await self._client.close(timeout=timeout)
+        await self._client.close(stay=stay, timeout=timeout)
 
     def __enter__(self) -> Self:
         return self

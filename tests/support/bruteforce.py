@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Receiver = tuple[str, int]
 Event = tuple[Receiver, int]  # whose, and the seq
+Moment = tuple[int, int]  # seq and time
+NEVER: Moment = (2**62, 2**62)
 
 IMPLIED = {
     "eventual": {"integrity", "agreement"},
@@ -29,9 +31,12 @@ class Definition:
     """One trace, and every check as a set of violations."""
 
     def __init__(
-        self, rows: list[dict[str, Any]], manifest: Manifest | None, scope: str, order_scope: str = "session"
-    ) -> None:
+        self, rows: list[dict[str, Any]], manifest: Manifest | None, scope: str, order_scope: str = "session",
+        members: dict[str, list[str]] | None = None, own_deliveries: bool | None = None,
+    ) -> None:  # fmt: skip
         self.manifest = manifest
+        self.groups = members if members is not None else manifest.groups if manifest else None
+        self.own_deliveries = own_deliveries
         self.scope = scope
         self.order_scope = order_scope
         self._past_by_key: dict[str, set[str]] = {}
@@ -48,7 +53,7 @@ class Definition:
     def _read_lives(self) -> None:
         life: dict[str, int] = {}
         named = set(self.manifest.nodes) if self.manifest else set()
-        for members in (self.manifest.groups or {}).values() if self.manifest else ():
+        for members in (self.groups or {}).values():
             named |= set(members)
         for row in self.rows:
             named |= set(row.get("dst") or ())
@@ -56,17 +61,22 @@ class Definition:
         self.owner: list[Receiver] = []
         self.recover_time: dict[Receiver, int] = {}
         up: dict[Receiver, bool] = {}
+        self.died_ns: dict[Receiver, int] = {}
         for row in self.rows:
             node = row["node"]
             if row["kind"] == "recover" and (row.get("info") or {}).get("state") == "lost":
+                if up.get((node, life.get(node, 0)), True):
+                    self.died_ns[node, life.get(node, 0)] = row["time_ns"]
                 up[node, life.get(node, 0)] = False
                 life[node] = life.get(node, 0) + 1
                 self.recover_time[node, life[node]] = row["time_ns"]
             receiver = (node, life.get(node, 0))
             self.receivers += [(node, n) for n in range(receiver[1] + 1)]
             self.owner.append(receiver)
-            if row["kind"] in ("crash", "recover"):
+            given_up = row["kind"] == "leave" and "lost" in (row.get("info") or {})
+            if row["kind"] in ("crash", "recover") or given_up:
                 up[receiver] = row["kind"] == "recover"
+                self.died_ns[receiver] = row["time_ns"]
         self.receivers = sorted(set(self.receivers))
         self.alive = {receiver: up.get(receiver, True) for receiver in self.receivers}
 
@@ -162,7 +172,7 @@ class Definition:
             length += 1
             for m1 in level & set(held):
                 late = self.pos.get((p, m1), -1) > self.pos[p, m2]
-                if late or (check == "causal" and (p, m1) in self.must and (p, m1) not in self.pos):
+                if late or (check == "causal" and self.lets_overtake(p, m1, m2)):
                     return length
 
     def shortest_cycle(self, held: list[str]) -> int:
@@ -200,12 +210,14 @@ class Definition:
         known = self.past[m] | {self.publish[m]}
         return any(owner == receiver and s > seq for owner, s in known)
 
-    def _stays(self, receiver: Receiver, topic: str) -> list[tuple[tuple[int, int] | None, tuple[int, int] | None]]:
-        """(begin, end) as (seq, time); a begin of None is before everything, an end of None never comes."""
-        groups = (self.manifest.groups if self.manifest else None) or {}
-        in_group = receiver[0] in groups.get(topic, [])
+    def _stays(self, receiver: Receiver, topic: str) -> list[tuple[Moment | None, Moment | None, Moment | None, bool]]:
+        """Begin, where it began to end, where its end was complete, and whether it only ended with the run.
+
+        A begin of None is before everything, an end of None never comes; nothing comes after a moment of NEVER.
+        """
+        in_group = receiver[0] in (self.groups or {}).get(topic, [])
         mine = [row for row, owner in zip(self.rows, self.owner, strict=True) if owner == receiver]
-        begin: tuple[int, int] | str | None = "out"
+        begin: Moment | str | None = "out"
         if in_group:
             first = [
                 r for r in mine if r["kind"] in ("subscribe", "unsubscribe", "join", "leave", "publish", "deliver")
@@ -215,59 +227,97 @@ class Definition:
             elif not (first and first[0]["kind"] == "join"):
                 begin = None
         stays: list[Any] = []
+        stop: Moment | None = None
         for row in mine:
-            now = (row["seq"], row["time_ns"])
+            now, info = (row["seq"], row["time_ns"]), row.get("info") or {}
+            pending = "pending" in info
             enters = (row["kind"] == "subscribe" and row["topic"] == topic) or (row["kind"] == "join" and in_group)
             exits = (row["kind"] == "unsubscribe" and row["topic"] == topic) or row["kind"] == "leave"
-            if enters and begin == "out":
-                begin = now
+            if enters:
+                if stop is not None:
+                    stays.append((begin, stop, NEVER, False))
+                    begin, stop = "out", None
+                if begin in ("out", NEVER):
+                    begin = NEVER if pending else now
+            elif exits and begin != "out" and pending:
+                stop = stop or now
             elif exits and begin != "out":
-                stays.append((begin, now))
-                begin = "out"
+                stays.append((begin, stop or now, now, "end" in info and stop is None))
+                begin, stop = "out", None
         if begin != "out":
-            stays.append((begin, None))
+            stays.append((begin, stop, NEVER if stop is not None else None, False))
         return stays
 
-    def _self_implied(self) -> bool:
+    def _own_implied(self) -> bool:
+        if self.own_deliveries is not None:
+            return not self.own_deliveries
         return self.manifest is None and not any(self.publish[m][0] == p for p, m in self.pos)
 
-    def duty(self, p: Receiver, m: str) -> str:
-        """must, may or must not; a receiver that is down at the end is not asked here."""
-        if self._self_implied() and self.publish[m][0] == p and self._duty(p, m) == "must":
-            return "may"
-        return self._duty(p, m)
+    def _duty(self, p: Receiver, m: str) -> tuple[str, int | None, bool]:
+        """owes, may or must not; what is owed up to which seq (None: for good), and whether it is asked for at the end.
 
-    def _duty(self, p: Receiver, m: str) -> str:
+        Owed is what was published during a stay: after it began, and not after it began to end.
+        """
         dst, topic = self.row_of[m].get("dst"), self.topic(m)
+        for_good = ("owes", None, self.alive[p])
         if dst:
             if p[0] not in dst:
-                return "must not"
+                return "must not", None, False
             fresh = p[1] == 0 or self._after(m, p, -1, self.recover_time[p])
-            return "must" if fresh else "may"
+            return for_good if fresh else ("may", None, False)
         assert topic is not None
-        no_groups = self.manifest is None or self.manifest.groups is None
-        if no_groups and not any(row["kind"] == "subscribe" for row in self.rows):
+        if self.groups is None and not any(row["kind"] == "subscribe" for row in self.rows):
             if not any(q == p and self.topic(x) == topic and not self.row_of[x].get("dst") for q, x in self.pos):
-                return "must not"
+                return "must not", None, False
             fresh = p[1] == 0 or self._after(m, p, -1, self.recover_time[p])
-            return "must" if fresh else "may"
-        duties = set()
-        for begin, end in self._stays(p, topic):
-            if end is not None:
-                duties.add("must not" if self._after(m, p, *end) else "may")
-            elif begin is None or self._after(m, p, *begin):
-                duties.add("must")
-            else:
-                duties.add("may")
-        return "must" if "must" in duties else "may" if "may" in duties else "must not"
+            return for_good if fresh else ("may", None, False)
+        may = False
+        for begin, stop, end, stayed in self._stays(p, topic):
+            begun = begin is None or self._after(m, p, *begin)
+            if stop is None and begun:
+                return for_good
+            if stop is not None and begun and not self._after(m, p, *stop):
+                return "owes", stop[0], stayed
+            may = may or end is None or not self._after(m, p, *end)
+        return ("may" if may else "must not"), None, False
 
     def decide_duties(self) -> None:
-        self.duties = {(p, m): self.duty(p, m) for p, m in product(self.receivers, self.messages)}
-        self.must = {pair for pair, duty in self.duties.items() if duty == "must" and self.alive[pair[0]]}
-        self.addressed = {pair for pair, duty in self.duties.items() if duty == "must"} | set(self.pos)
+        self.duties = {(p, m): self._duty(p, m) for p, m in product(self.receivers, self.messages)}
+        own = self._own_implied()
+        self.owes = {
+            (p, m): (due, asked)
+            for (p, m), (duty, due, asked) in self.duties.items()
+            if duty == "owes" and not (own and self.publish[m][0] == p and (p, m) not in self.pos)
+        }
+        self.addressed = {pair for pair, (due, _) in self.owes.items() if due is None} | set(self.pos)
         for (p, m), seq in self.pos.items():
-            if self.duties[p, m] == "must not":
+            if self.duties[p, m][0] == "must not":
                 self.integrity.add(("not for it", m, p, seq))
+            if self.manifest is not None and self.manifest.clock == "global":
+                times = {(owner, row["seq"]): row["time_ns"] for row, owner in zip(self.rows, self.owner, strict=True)}
+                if times[p, seq] < times[self.publish[m]]:
+                    self.integrity.add(("before by clock", m, p, seq))
+
+    def counts(self) -> dict[str, int]:
+        """How many deliveries were owed, made, missing, excused."""
+        lacking = {pair: asked for pair, (_, asked) in self.owes.items() if pair not in self.pos}
+        missing = sum(lacking.values())
+        excused = sum(1 for pair, asked in lacking.items() if not asked and not self._after_death(*pair))
+        made = sum(1 for pair in self.owes if pair in self.pos)
+        return {"owed": made + missing + excused, "made": made, "missing": missing, "excused": excused}
+
+    def _after_death(self, p: Receiver, m: str) -> bool:
+        """Published, by the clock, when p was dead already."""
+        clock = self.manifest is not None and self.manifest.clock == "global"
+        for_good = self.owes[p, m][0] is None
+        return clock and for_good and bool(self.row_of[m]["time_ns"] > self.died_ns[p])
+
+    def lets_overtake(self, p: Receiver, m1: str, m2: str) -> bool:
+        """p delivered m2 while it owed m1, which it never delivered."""
+        if (p, m1) in self.pos or (p, m1) not in self.owes:
+            return False
+        due = self.owes[p, m1][0]
+        return due is None or self.pos[p, m2] < due
 
     # The checks.
 
@@ -280,15 +330,25 @@ class Definition:
             (m, p)
             for m in self.held("agreement")
             for p in self.receivers
-            if (p, m) in self.must and (p, m) not in self.pos and (m in reached or self.alive[self.publish[m][0]])
+            if (p, m) in self.owes and (p, m) not in self.pos and (m in reached or self.alive[self.publish[m][0]])
+            if self.owes[p, m][1] or self._before_departure(p, m)
         }
 
-    def fifo(self) -> set[tuple[str, Receiver]]:
-        def precedes(m1: str, m2: str) -> bool:
-            apart = self.scope == "topic" and self.topic(m1) != self.topic(m2)
-            return not apart and self.program_order(m1, m2)
+    def _before_departure(self, p: Receiver, m: str) -> bool:
+        """p delivered, while it owed m, what comes after it in an order that both keep."""
+        for m2 in [m2 for q, m2 in self.pos if q == p]:
+            for check, precedes in (("fifo", self._in_line), ("causal", self.before)):
+                both = {check} <= self.obliges(m) & self.obliges(m2)
+                if both and m2 != m and precedes(m, m2) and self.lets_overtake(p, m, m2):
+                    return True
+        return False
 
-        return self._out_of_order(self.held("fifo"), precedes, skipping_counts=True)
+    def _in_line(self, m1: str, m2: str) -> bool:
+        apart = self.scope == "topic" and self.topic(m1) != self.topic(m2)
+        return not apart and self.program_order(m1, m2)
+
+    def fifo(self) -> set[tuple[str, Receiver]]:
+        return self._out_of_order(self.held("fifo"), self._in_line, skipping_counts=True)
 
     def causal(self) -> set[tuple[str, Receiver]]:
         return self._out_of_order(self.held("causal"), self.before, skipping_counts=True)
@@ -306,7 +366,7 @@ class Definition:
                 if (p, m1) in self.pos:
                     if self.pos[p, m1] > self.pos[p, m2]:
                         found.add((m2, p))
-                elif skipping_counts and (p, m1) in self.must:
+                elif skipping_counts and self.lets_overtake(p, m1, m2):
                     found.add((m2, p))
         return found
 
@@ -315,7 +375,6 @@ class Definition:
 
     def total(self) -> tuple[set[tuple[str | None, str]], set[tuple[str, tuple[str | None, str]]]]:
         """Keys whose total messages go round in a circle, and (message, key) on different sides of a total message."""
-        drained = self.manifest is None or self.manifest.drained is not False
         totals = self.held("total")
         cyclic, torn = set(), set()
         for key in {key for t in totals for key in self.keys(t)}:
@@ -332,8 +391,7 @@ class Definition:
                     if self.pos[p, m] > self.pos[p, t]:
                         continue
                     later = (q, m) in self.pos and self.pos[q, m] > self.pos[q, t]
-                    never = drained and (q, m) not in self.pos and (q, m) in self.must
-                    if later or never:
+                    if later or self.lets_overtake(q, m, t):
                         torn.add((m, key))
         return cyclic, torn
 
@@ -408,7 +466,7 @@ class Definition:
         }
 
     def _ever_member(self, p: Receiver, m: str) -> bool:
-        return self.duties[p, m] != "must not" or (
+        return self.duties[p, m][0] != "must not" or (
             not self.row_of[m].get("dst") and bool(self._stays(p, self.topic(m) or ""))
         )
 

@@ -72,8 +72,7 @@ class Chatter:
             for task in (*reading, talking, *self.acknowledged):
                 task.cancel()
             await asyncio.gather(*reading, talking, *self.acknowledged, return_exceptions=True)
-            # Not client.close(): to take leave would free everybody of the duty to deliver to this client.
-            await client._host.stop("over")
+            await client.close(timeout=_LONG_S)  # It stays: all that was published before is owed to it.
 
     async def _read(self, inbox: Inbox) -> None:
         try:

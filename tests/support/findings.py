@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ordercast.verify.build import DUPLICATE, EARLY, INVENTED, NOT_FOR_IT, REPUBLISHED, prepare
+from ordercast.verify.asked import Asked
+from ordercast.verify.build import BEFORE_BY_CLOCK, DUPLICATE, EARLY, INVENTED, NOT_FOR_IT, REPUBLISHED, prepare
 from ordercast.verify.kernels.total import CYCLE
 from ordercast.verify.load import Trace, normalised
 from ordercast.verify.tasks import merge, plan, run_task
-from ordercast.verify.verdict import CHECKS
+from ordercast.verify.verdict import CHECKS, EXCUSED, MADE, MISSING, OWED
 from tests.support.bruteforce import Definition
-from tests.support.random_traces import draw, order_scope_of, table_of
+from tests.support.random_traces import draw, order_scope_of, said_of, table_of
 
 if TYPE_CHECKING:
     from ordercast.verify.columns import Columns
@@ -23,6 +24,7 @@ ODD = {
     DUPLICATE: "duplicate",
     EARLY: "early",
     NOT_FOR_IT: "not for it",
+    BEFORE_BY_CLOCK: "before by clock",
 }
 
 
@@ -32,11 +34,15 @@ class Case:
 
     seed: int
     trace: Trace
-    scope: str
-    order_scope: str
+    asked: Asked
+    definition: Definition
     expected: dict[str, Any]
     early: set[tuple[str, Any, int]]
     """Deliveries that precede their own publication. The judge names at least one of them, and nothing else."""
+
+    @property
+    def violated(self) -> list[str]:
+        return [check for check, found in self.expected.items() if found and check != "counts"]
 
 
 def case(seed: int) -> Case | None:
@@ -47,8 +53,10 @@ def case(seed: int) -> Case | None:
     scope = manifest.scope if manifest else "global"
     trace = Trace("random", "r", manifest, normalised(table_of(rows), "random"))
     order_scope = order_scope_of(seed)
-    definition = Definition(rows, manifest, scope, order_scope)
-    return Case(seed, trace, scope, order_scope, expected(definition), definition.early())
+    members, own = said_of(seed, manifest)
+    definition = Definition(rows, manifest, scope, order_scope, members, own)
+    asked = Asked(scope=scope, order_scope=order_scope, members=members, own_deliveries=own)
+    return Case(seed, trace, asked, definition, expected(definition), definition.early())
 
 
 def expected(definition: Definition) -> dict[str, Any]:
@@ -59,6 +67,7 @@ def expected(definition: Definition) -> dict[str, Any]:
     cyclic_keys, torn = definition.total()
     return {
         "early": False,
+        "counts": definition.counts(),
         "integrity": definition.integrity,
         "agreement": definition.agreement(),
         "fifo": definition.fifo(),
@@ -77,7 +86,7 @@ def expected(definition: Definition) -> dict[str, Any]:
 
 def found(case: Case, *, block: int) -> dict[str, Any]:
     """By the judge, with tasks of `block` receivers or keys each."""
-    columns = prepare(case.trace, scope=case.scope, order_scope=case.order_scope)
+    columns = prepare(case.trace, case.asked)
     merged = merge([run_task(columns, task, cap=ALL) for task in plan(columns, block=block)], cap=ALL)
     findings = {check: merged[check].findings if check in merged else [] for check in CHECKS}
     names = _Names(columns)
@@ -91,6 +100,7 @@ def found(case: Case, *, block: int) -> dict[str, Any]:
     total = findings["total"]
     return {
         "early": bool(early),
+        "counts": {name: columns.about.facts[name] for name in (OWED, MADE, MISSING, EXCUSED)},
         "integrity": integrity,
         **pairs,
         "total (cycle)": {names.keys[f[2]] for f in total if f[3] == CYCLE},

@@ -19,6 +19,7 @@ from ordercast.sim.pubsub.rest import unrest
 from ordercast.sim.pubsub.run import build_world, live, manifest_of
 from ordercast.sim.pubsub.world import Parts, PubsubWorld
 from ordercast.trace.recorder import Recorder
+from ordercast.trace.schema import INFO_END
 from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter
 from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict
 
@@ -254,8 +255,9 @@ def between_the_living(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _ends_dead(stay: list[tuple[Any, ...]]) -> bool:
-    ends = [row[_KIND] for row in stay if row[_KIND] in ("crash", "leave", "recover")]
-    return bool(ends) and ends[-1] != "recover"
+    """It crashed, left or was given up; one that stayed to the end of the run is among the living."""
+    ends = [row for row in stay if row[_KIND] in ("crash", "leave", "recover")]
+    return bool(ends) and ends[-1][_KIND] != "recover" and INFO_END not in dict(ends[-1][_INFO] or ())
 
 
 def _closed_part(stay: list[tuple[Any, ...]], seen: dict[str, int], *, faults: bool) -> list[tuple[Any, ...]]:

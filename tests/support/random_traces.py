@@ -34,6 +34,10 @@ class Shape:
     steps: int
     scope: str
     drain: bool
+    departures: float
+    """How often a node takes leave, closes with the run or loses its session."""
+    pending: float
+    """How often a subscription or its end is first only asked for."""
 
 
 @dataclass
@@ -65,7 +69,7 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
         nodes=nodes,
         membership=rng.choice(["groups", "groups", "rows", "both", "nobody", "dst", "dst"]),
         clock=rng.choice(["local", "global"]),
-        guarantee=rng.choice(["own", "own", "none", "total", *GUARANTEES]),
+        guarantee=rng.choice(["own", "own", "none", "total", "total", *GUARANTEES]),
         keyed=rng.random() < 0.5,
         disorder=rng.choice([0.0, 0.1, 0.5]),
         loss=rng.choice([0.0, 0.0, 0.1, 0.3]),
@@ -74,6 +78,8 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
         steps=rng.randint(6, 40) if rng.random() < 0.98 else rng.randint(60, 90),
         scope=rng.choice(["topic", "global"]),
         drain=rng.random() < 0.7,
+        departures=rng.choice([0.0, 0.0, 0.0, 0.05, 0.15]),
+        pending=rng.choice([0.0, 0.3]),
     )
     execution = Execution(shape, rng)
     groups = _begin(execution)
@@ -82,6 +88,10 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
     if shape.drain:
         _drain(execution)
     _digest(execution)
+    if shape.departures:
+        for node in nodes:
+            if node not in execution.down and rng.random() < 0.5:
+                _depart(execution, node)
     manifest = Manifest(
         run_id="r",
         protocol="random",
@@ -95,6 +105,16 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
         claims=random.Random(f"claims {seed}").sample(["total-topic", "real-time"], seed % 3),
     )
     return execution.rows, None if shape.membership == "nobody" and rng.random() < 0.7 else manifest
+
+
+def said_of(seed: int, manifest: Manifest | None) -> tuple[dict[str, list[str]] | None, bool | None]:
+    """What the user says about the execution of `seed`: its members, and whether own deliveries count; if anything."""
+    rng = random.Random(f"said {seed}")
+    if manifest is not None or rng.random() < 0.5:
+        return None, None
+    nodes = [f"n{i}" for i in range(5)]
+    members = {topic: sorted(rng.sample(nodes, 3)) for topic in TOPICS} if rng.random() < 0.5 else None
+    return members, rng.choice([None, True, False])
 
 
 def order_scope_of(seed: int) -> str:
@@ -138,6 +158,9 @@ def _step(execution: Execution) -> None:
         return
     if rng.random() < shape.noise:
         _misbehave(execution, node)
+    if rng.random() < shape.departures * 0.3:
+        _depart(execution, node)
+        return
     if shape.membership in ("rows", "both") and rng.random() < 0.25:
         _change_membership(execution, node)
     elif rng.random() < 0.3:
@@ -179,13 +202,17 @@ def _deliver(execution: Execution, node: str) -> None:
 def _misbehave(execution: Execution, node: str) -> None:
     rng = execution.rng
     known = [row["msg"] for row in execution.published]
-    what = rng.choice(["invent", "repeat", "early", "again", "handle", "handle"])
+    what = rng.choice(["invent", "repeat", "early", "again", "handle", "handle", "misdate", "misdate"])
     if what == "invent":
         execution.log(node, "deliver", msg="phantom")
     elif what == "early":
         execution.log(node, "deliver", msg=f"m{len(execution.published)}")
     elif known and what == "repeat":
         execution.log(node, "deliver", msg=rng.choice(known))
+    elif what == "misdate" and execution.inbox[node]:
+        execution.log(node, "deliver", msg=execution.inbox[node].pop(0))["time_ns"] = rng.randint(
+            0, len(execution.rows) // 4
+        )
     elif known and what == "again":
         execution.log(node, "publish", msg=rng.choice(known), topic="red")
     elif known:
@@ -195,13 +222,16 @@ def _misbehave(execution: Execution, node: str) -> None:
 def _change_membership(execution: Execution, node: str) -> None:
     rng, mine = execution.rng, execution.topics_of[node]
     what = rng.random()
-    topic = rng.choice(TOPICS)
+    topics = list(TOPICS) if rng.random() < 0.2 else [rng.choice(TOPICS)]  # As a filter does: several at once.
+    info = {"pending": "true"} if rng.random() < execution.shape.pending else None
     if what < 0.65:
-        mine.add(topic)
-        execution.log(node, "subscribe", topic=topic)
+        mine.update(topics)
+        for topic in topics:
+            execution.log(node, "subscribe", topic=topic, info=info)
     elif what < 0.9:
-        mine.discard(topic)
-        execution.log(node, "unsubscribe", topic=topic)
+        mine.difference_update(topics)
+        for topic in topics:
+            execution.log(node, "unsubscribe", topic=topic, info=info)
     elif what < 0.95:
         mine.clear()
         execution.log(node, "leave")
@@ -221,6 +251,14 @@ def _crash_or_recover(execution: Execution, node: str) -> None:
         execution.inbox[node] = []
         if execution.shape.membership == "rows":
             execution.topics_of[node] = set()
+
+
+def _depart(execution: Execution, node: str) -> None:
+    """The node closes with the run, takes leave, or its session is given up; it may be back later, without state."""
+    how = execution.rng.choice(["close", "close", "leave", "lost"])
+    info = {"close": {"end": "true"}, "leave": None, "lost": {"lost": "absent for too long"}}[how]
+    execution.log(node, "leave", info=info)
+    execution.down.add(node)
 
 
 def _drain(execution: Execution) -> None:

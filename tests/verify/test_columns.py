@@ -24,7 +24,7 @@ def test_saved_columns_come_back_as_they_were_and_are_judged_the_same(tmp_path: 
     for seed in range(12):
         drawn = case(seed)
         assert drawn is not None
-        columns = prepare(drawn.trace)
+        columns = prepare(drawn.trace, drawn.asked)
         columns.save(tmp_path / str(seed))
         mapped = open_columns(tmp_path / str(seed))
         assert mapped.about == columns.about

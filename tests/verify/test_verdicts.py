@@ -121,7 +121,10 @@ def test_a_foreign_trace_without_own_deliveries_owes_none() -> None:
     lines = ("a publishes m1", "b delivers m1", "b publishes m2", "a delivers m2")
     assert verdict_of("agreement", lines) == "pass"
     some = (*lines, "a publishes m3", "a delivers m3", "b delivers m3")
-    assert verdict_of("agreement", some) == "fail"  # it does record them, so m1 at a is missing
+    assert verdict_of("agreement", some) == "unknown"  # it does record them, so m1 at a is missing
+    assert verdict_of("agreement", some, complete=True) == "fail"
+    assert verdict_of("agreement", some, complete=True, own_deliveries=False) == "pass"
+    assert verdict_of("agreement", lines, complete=True, own_deliveries=True) == "fail"
 
 
 def test_deliveries_that_waited_for_an_earlier_one_are_counted() -> None:

@@ -271,20 +271,27 @@ class Client:
 
     # The end
 
-    async def close(self, *, timeout: float | None = 10.0) -> None:
-        """Wait until what was published is safe, take leave and disconnect.
+    async def close(self, *, stay: bool = True, timeout: float | None = 10.0) -> None:
+        """Wait until what was published is safe, and disconnect.
 
-        A client with a data directory keeps its subscriptions, and goes on from here when it connects again.
+        A client with a data directory keeps its subscriptions, and goes on from here when it connects again; one
+        without takes leave of the overlay, so that nobody waits for it.
+
+        Args:
+            stay: what a trace of this client says about its end. It stayed to the end of its run, and is owed
+                everything that was published before; or, with False, it gave up its subscriptions of its own accord,
+                and what was on its way to it may be missing. With False, subscriptions in a data directory end too.
+            timeout: seconds to wait for what was published.
         """
         if self._closed:
             return
         try:
-            if not self._machine.ended and self._host.failure is None and not self._durable:
+            if not self._machine.ended and self._host.failure is None and not (self._durable and stay):
                 await self.flush(timeout=timeout)
         finally:
-            await self._end()
+            await self._end(stay=stay)
 
-    async def _end(self) -> None:
+    async def _end(self, *, stay: bool = True) -> None:
         if self._durable:
             for inbox in self._bridge.subscriptions.inboxes:
                 inbox.settle()
@@ -293,7 +300,10 @@ class Client:
         self._flushing = False
         try:
             if not self._machine.ended and self._host.failure is None:
-                self._host.turn(self._machine.stop if self._durable else self._machine.leave)
+                if self._durable and stay:
+                    self._host.turn(self._machine.stop)
+                else:
+                    self._host.turn(self._machine.leave, stays=stay)
         finally:
             self._bridge.end(self._bridge.lost)
             self._watch.cancel()

@@ -46,11 +46,21 @@ def _earlier_lives(directory: Path, client: str) -> list[int]:
 
 
 def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Saved) -> None:
-    """Record what the last turn of the last life did and had no time to record: all of it is still in `kept`."""
-    known = {(row.kind, row.msg or row.topic) for path in earlier for row in read_journal(path)}
+    """Record what the last turn of the last life did and had no time to record: all of it is still in `kept`.
+
+    A subscription that was given up and has come back with the state counts again from here.
+    """
+    known = set()
+    subscribed: dict[str | None, bool] = {}
+    for row in (row for path in earlier for row in read_journal(path)):
+        known.add((row.kind, row.msg))
+        if row.kind in ("subscribe", "unsubscribe"):
+            subscribed[row.topic] = row.kind == "subscribe"
     for topic, saved in sorted(kept.topics.items()):
-        if saved.receives and saved.granted and ("subscribe", topic) not in known:
+        if saved.receives and saved.granted and not subscribed.get(topic):
             journal.event("subscribe", now_ns, {"topic": topic})
-        journal.publish_many(now_ns, [entry for entry in saved.outbox if ("publish", entry.id) not in known])
+        for entry in saved.outbox:
+            if ("publish", entry.id) not in known:
+                journal.publish(entry.published_ns or now_ns, entry)
         if saved.receives:
             journal.deliver_many(now_ns, [entry for entry in saved.history if ("deliver", entry.id) not in known])

@@ -57,7 +57,7 @@ def demo(
         say(f"could not go on: {error}")
         raise typer.Exit(VIOLATED) from None
     say("judging and measuring the trace on Spark")
-    verdicts = judge_on_spark([ended.run], master, witnesses=1)
+    verdicts = judge_on_spark([ended.run], master, witnesses=1, complete=True)  # The replicas waited.
     measured = measure_on_spark([ended.run], master)
     write_page(out / _PAGE, verdicts, measured)
     if json:

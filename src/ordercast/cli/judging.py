@@ -24,6 +24,15 @@ Scope = Annotated[str | None, typer.Option(help="Scope of causal order: topic or
 OrderScope = Annotated[
     str | None, typer.Option(help="Scope of a publisher's own order: session or key; the run's own if not given.")
 ]
+Members = Annotated[
+    Path | None, typer.Option(help="JSON file, topic to list of nodes: who was a member from the beginning.")
+]
+OwnDeliveries = Annotated[
+    str | None, typer.Option(help="Do nodes have to deliver their own messages, yes or no? As it looks if not given.")
+]
+Complete = Annotated[
+    bool, typer.Option("--complete", help="Nothing was under way at the end: what is missing is a violation.")
+]
 
 
 def verify(
@@ -32,6 +41,9 @@ def verify(
     checks: Checks = None,
     scope: Scope = None,
     order_scope: OrderScope = None,
+    members: Members = None,
+    own_deliveries: OwnDeliveries = None,
+    complete: Complete = False,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Judge in this process, for a quick look.")] = False,
     json: Json = False,
 ) -> None:
@@ -39,14 +51,18 @@ def verify(
 
     Example: ordercast verify runs/r7 --checks fifo,causal
     """
-    verdicts = _judge(
-        paths,
-        master=master,
-        checks=_known_checks(checks),
-        scope=_known_scope("--scope", scope, ("topic", "global")),
-        order_scope=_known_scope("--order-scope", order_scope, ("session", "key")),
-        spark=not no_spark,
-    )
+    from ordercast.verify.asked import read_members
+
+    own = _one_of("--own-deliveries", own_deliveries, ("yes", "no"))
+    asked = {
+        "checks": _known_checks(checks),
+        "scope": _one_of("--scope", scope, ("topic", "global")),
+        "order_scope": _one_of("--order-scope", order_scope, ("session", "key")),
+        "members": None if members is None else read_members(members),
+        "own_deliveries": None if own is None else own == "yes",
+        "complete": complete,
+    }
+    verdicts = _judge(paths, master=master, spark=not no_spark, **asked)
     if json:
         print_json(verdicts)
     else:
@@ -79,16 +95,16 @@ def report(
 
     Example: ordercast report runs/r7 runs/r8 -o report.html
     """
-    verdicts = _judge(paths, master=master, checks=None, scope=None, order_scope=None, spark=True)
+    verdicts = _judge(paths, master=master, spark=True)
     write_page(out, verdicts, measure_on_spark(paths, master))
     typer.echo(out)
     raise typer.Exit(worst([verdict.exit_code() for verdict in verdicts]))
 
 
-def judge_on_spark(paths: list[Path], master: str | None, *, witnesses: int) -> list[Verdict]:
+def judge_on_spark(paths: list[Path], master: str | None, *, witnesses: int, complete: bool) -> list[Verdict]:
     from ordercast.verify.spark.jobs import verify_runs
 
-    return verify_runs(_session(master, paths), paths, witnesses=witnesses)
+    return verify_runs(_session(master, paths), paths, witnesses=witnesses, complete=complete)
 
 
 def measure_on_spark(paths: list[Path], master: str | None) -> list[RunMetrics]:
@@ -110,23 +126,14 @@ def write_page(out: Path, verdicts: list[Verdict], measured: list[RunMetrics]) -
     write_report(out, runs)
 
 
-def _judge(
-    paths: list[Path],
-    *,
-    master: str | None,
-    checks: list[str] | None,
-    scope: str | None,
-    order_scope: str | None,
-    spark: bool,
-) -> list[Verdict]:
-    wanted: dict[str, Any] = {"checks": checks, "scope": scope, "order_scope": order_scope}
+def _judge(paths: list[Path], *, master: str | None, spark: bool, **asked: Any) -> list[Verdict]:
     if not spark:
         from ordercast.verify.judge import judge_path
 
-        return [verdict for path in paths for verdict in judge_path(path, **wanted)]
+        return [verdict for path in paths for verdict in judge_path(path, **asked)]
     from ordercast.verify.spark.jobs import verify_runs
 
-    return verify_runs(_session(master, paths), paths, **wanted)
+    return verify_runs(_session(master, paths), paths, **asked)
 
 
 def _session(master: str | None, paths: list[Path]) -> SparkSession:
@@ -152,7 +159,7 @@ def _known_checks(given: str | None) -> list[str] | None:
     return names
 
 
-def _known_scope(option: str, given: str | None, known: tuple[str, str]) -> str | None:
+def _one_of(option: str, given: str | None, known: tuple[str, str]) -> str | None:
     if given is not None and given not in known:
         raise UsageError(f"{option}: {given!r} is neither {known[0]!r} nor {known[1]!r}")
     return given

@@ -148,8 +148,11 @@ class Joining(State):
 
     def end_deliveries(self, membership: Membership) -> None:
         if membership.receiving:
-            membership.receiving = False
             self.session.wires.note("unsubscribe", {"topic": membership.topic})
+        self._forget_deliveries(membership)
+
+    def _forget_deliveries(self, membership: Membership) -> None:
+        membership.receiving = False
         membership.history = membership.kept()
         membership.untaken.clear()
         membership.taken_of_first = 0
@@ -184,10 +187,10 @@ class Joining(State):
         self.session.ledger.member(membership.topic, None, granted=False)
 
     def leave_all(self) -> None:
-        """The client ends for good."""
+        """The client ends for good; what ends with it is for the row that says so."""
         for membership in self.session.memberships():
             membership.wants = None
-            self.end_deliveries(membership)
+            self._forget_deliveries(membership)
             if membership.phase not in (OUT, LEAVING):
                 self.session.send(Unsubscribe(membership.topic))
             if membership.counted:

@@ -149,9 +149,15 @@ class ClientMachine(ProcessMachine):
         self.ledger.consumed(topic, count)
         self.stability.report_soon(membership)
 
-    def leave(self) -> None:
-        """Take leave of every topic and end. What is still in an outbox is lost: wait for acknowledgements first."""
+    def leave(self, *, stays: bool = False) -> None:
+        """Take leave of every topic and end. What is still in an outbox is lost: wait for acknowledgements first.
+
+        With `stays` the trace says that the run ended for this client, and not that it gave its topics up.
+        """
         if not self.ended:
+            unanswered = sum(len(membership.unanswered()) for membership in self.topics.values())
+            lost = {"lost": f"{unanswered} publications"} if unanswered else {}
+            self.wires.note("leave", {"end": "true", **lost} if stays else lost)
             self.joining.leave_all()
             self.stop("the client leaves")
 

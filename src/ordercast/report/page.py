@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ordercast.verify.spark.run_metrics import Distribution
-    from ordercast.verify.verdict import CheckResult, Witness
+    from ordercast.verify.verdict import Witness
 
 _SYMBOLS = {PASS: "✓", FAIL: "✗", UNKNOWN: "?", NOT_APPLICABLE: "—"}
 _OPEN_WITNESSES = 3
@@ -193,18 +193,18 @@ def _badge(words: str, kind: str) -> Markup:
 
 def _witnesses(verdict: Verdict) -> list[Markup]:
     """Each violation as its story; the first ones are open, so that paper shows them too."""
-    stories = [(result, witness) for result in verdict.results for witness in result.witnesses]
+    stories = rows.stories(verdict)
     if not stories:
         return []
     return [
         tag("h3", "Witnesses"),
-        *(_witness(result, witness, shown=index < _OPEN_WITNESSES) for index, (result, witness) in enumerate(stories)),
+        *(_witness(checks, witness, shown=index < _OPEN_WITNESSES) for index, (checks, witness) in enumerate(stories)),
     ]
 
 
-def _witness(result: CheckResult, witness: Witness, *, shown: bool) -> Markup:
+def _witness(checks: list[str], witness: Witness, *, shown: bool) -> Markup:
     about = f" on {', '.join(witness.messages)}" if witness.messages else ""
-    summary = tag("summary", f"{result.check} broken at {witness.node}{about}")
+    summary = tag("summary", f"{', '.join(checks)} broken at {witness.node}{about}")
     story = tag("ol", *(tag("li", line) for line in witness.story))
     return tag("details", summary, story, **({"open": "open"} if shown else {}))
 

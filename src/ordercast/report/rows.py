@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ordercast.verify.spark.run_metrics import ALL
-from ordercast.verify.verdict import HELD, UNDECIDED, VIOLATED
+from ordercast.verify.verdict import EXCUSED, HELD, MADE, MISSING, OWED, UNDECIDED, VIOLATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ordercast.verify.spark.run_metrics import Distribution, Repair, RunMetrics
-    from ordercast.verify.verdict import Verdict
+    from ordercast.verify.verdict import Verdict, Witness
 
 NONE = "—"
+_OF_ORDER = ("agreement", "fifo", "causal", "optimistic-causal", "total", "real-time")
+"""Checks whose stories begin with the message that a node let be overtaken, or lacks."""
 OUTCOMES = {HELD: "held", VIOLATED: "violated", UNDECIDED: "undecided"}
 DISTRIBUTION_HEADERS = ("", "count", "mean", "p50", "p90", "p99", "p99.9", "max")
 COMPARISON_HEADERS = (
@@ -33,6 +36,29 @@ COMPARISON_HEADERS = (
 def outcome(verdict: Verdict) -> str:
     """The run's verdict in one word."""
     return OUTCOMES[verdict.exit_code()]
+
+
+def owed(verdict: Verdict) -> str:
+    """What receivers owed and what became of it, in one line."""
+    parts = ", ".join(f"{number(int(verdict.facts[name]))} {name}" for name in (MADE, MISSING, EXCUSED))
+    return f"deliveries owed: {number(int(verdict.facts[OWED]))} ({parts})"
+
+
+def stories(verdict: Verdict) -> list[tuple[list[str], Witness]]:
+    """Every story once, with all the checks that it breaks: that of a node that let a message be overtaken or lacks it.
+
+    Of several tellings the longest is taken, which says most about why.
+    """
+    told: dict[tuple[str, ...], tuple[list[str], Witness]] = {}
+    for result in verdict.results:
+        seen: Counter[str] = Counter()
+        for n, witness in enumerate(result.witnesses):
+            about = (witness.node, *witness.messages[:1])
+            seen[str(about)] += 1
+            key = (*about, str(seen[str(about)])) if result.check in _OF_ORDER else (result.check, str(n))
+            checks, best = told.get(key, ([], witness))
+            told[key] = [*checks, result.check], max(best, witness, key=lambda told: len(told.story))
+    return list(told.values())
 
 
 def number(value: float | None) -> str:

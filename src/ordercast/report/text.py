@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ordercast.report import rows
-from ordercast.verify.verdict import ASSUMED, FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+from ordercast.verify.verdict import ASSUMED, FAIL, NOT_APPLICABLE, OWED, PASS, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
 
     from ordercast.verify.spark.run_metrics import RunMetrics
-    from ordercast.verify.verdict import CheckResult, Verdict
+    from ordercast.verify.verdict import CheckResult, Verdict, Witness
 
 _STYLES = {PASS: "green", FAIL: "bold red", UNKNOWN: "yellow", NOT_APPLICABLE: "dim"}
 _DETAILED = 4
@@ -44,13 +44,15 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
         _say(console, Text(words) + Text(outcome, style=_OUTCOME_STYLES[outcome]))
         if verdict.reason:
             _say(console, Text(verdict.reason))
+        if OWED in verdict.facts:
+            _say(console, Text(rows.owed(verdict)))
         if ASSUMED in verdict.facts:
             _say(console, Text(f"assumed: {verdict.facts[ASSUMED]}", style="dim"))
         shown = [result for result in verdict.results if result.claimed or result.verdict != NOT_APPLICABLE]
         if shown:
             console.print(_checks(shown))
-        for result in verdict.results:
-            _print_witnesses(result, console)
+        for checks, witness in rows.stories(verdict):
+            _print_story(checks, witness, console)
 
 
 def print_metrics(all_metrics: Sequence[RunMetrics], console: Console) -> None:
@@ -83,11 +85,11 @@ def _checks(results: Iterable[CheckResult]) -> Table:
     return table
 
 
-def _print_witnesses(result: CheckResult, console: Console) -> None:
-    for witness in result.witnesses:
-        _say(console, Text(f"{result.check} broken at {witness.node}: {', '.join(witness.messages)}", style="bold red"))
-        for step, line in enumerate(witness.story, 1):
-            _say(console, Text(f"  {step}. {line}"))
+def _print_story(checks: list[str], witness: Witness, console: Console) -> None:
+    broken, messages = ", ".join(checks), ", ".join(witness.messages)
+    _say(console, Text(f"{broken} broken at {witness.node}: {messages}", style="bold red"))
+    for step, line in enumerate(witness.story, 1):
+        _say(console, Text(f"  {step}. {line}"))
 
 
 def _table(headers: Sequence[str], cells: Iterable[Sequence[str]], *, words: int = 1) -> Table:

@@ -17,6 +17,7 @@ from ordercast.trace.schema import (
     COLUMNS,
     EVENTS,
     INFO_BOOT,
+    INFO_END,
     INFO_ORDER_SCOPE,
     INFO_STATE,
     JOURNAL_END,
@@ -125,29 +126,41 @@ def _journals(run: Path) -> dict[str, list[Path]]:
 def _merged(journals: Sequence[Path]) -> Iterator[Row]:
     """The history of one node: without a word at its end a life ended in a crash; every later one begins with recover.
 
-    A life without a row has left no trace and is passed over.
+    A life without a row has left no trace and is passed over. A member whose life ended in good order, and that did not
+    come back with its state, stayed to the end of its run.
     """
     before: Row | None = None
+    member = False
     for journal in journals:
         last: Row | None = None
         for row in read_journal(journal):
             if last is None and before is not None:
-                yield from _between(before, row)
+                lost = (row.info or {}).get(INFO_STATE, STATE_LOST) == STATE_LOST
+                yield from _last_word(before, member=member and lost)
+                yield from _recovery(row)
+                member = member and not lost
             last = row
             if row.kind != JOURNAL_END:
                 yield row
+            member = row.kind != "leave" and (member or row.kind == "subscribe")
         before = last or before
-    if before is not None and not _ended(before):
-        yield Row("crash", before.time_ns)
+    if before is not None:
+        yield from _last_word(before, member=member)
 
 
-def _between(before: Row, first: Row) -> Iterator[Row]:
-    """What happened between two lives, from the last row of one to the first of the next."""
-    if not _ended(before):
-        yield Row("crash", before.time_ns)
+def _recovery(first: Row) -> Iterator[Row]:
+    """How a later life begins, if it does not say so itself."""
     if first.kind != "recover":
         state = (first.info or {}).get(INFO_STATE, STATE_LOST)
         yield Row("recover", first.time_ns, info={INFO_STATE: state})
+
+
+def _last_word(last: Row, *, member: bool) -> Iterator[Row]:
+    """How a life ended, if it does not say so itself; the mark of a good end is no event."""
+    if last.kind == JOURNAL_END and member:
+        yield Row("leave", last.time_ns, info={INFO_END: "true"})
+    elif not _ended(last):
+        yield Row("crash", last.time_ns)
 
 
 def _ended(last: Row) -> bool:

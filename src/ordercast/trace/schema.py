@@ -63,5 +63,8 @@ INFO_BOOT = "boot"
 INFO_ORDER_SCOPE = "order_scope"
 # On a `subscribe` or `unsubscribe` row: it has begun and is not complete, so that messages may come and need not.
 INFO_PENDING = "pending"
+# On a `leave` row: the run ended for this node, which gave up no membership; or why the overlay had given it up.
+INFO_END = "end"
+INFO_LOST = "lost"
 # On any row: a digest of the node's replica at that point; the last one of each live node is compared.
 INFO_DIGEST = "digest"

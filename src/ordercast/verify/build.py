@@ -17,35 +17,34 @@ from ordercast.verify.kernels.realize import publish_order
 from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import settle_members, times_of
 from ordercast.verify.order import happened_before, scopes_of
-from ordercast.verify.rows import KIND, Rows, digests, lost_state, sorted_rows
-from ordercast.verify.verdict import ASSUMED
+from ordercast.verify.rows import KIND, Rows, digests, given_up, lost_state, sorted_rows
+from ordercast.verify.verdict import ASSUMED, EXCUSED, MADE, MISSING, OWED
 
 if TYPE_CHECKING:
+    from ordercast.verify.asked import Asked
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import Trace
     from ordercast.verify.order import Scopes
 
 NO_TIME = np.iinfo(np.int64).max
 # Kinds of breach in Arrays.odd.
-INVENTED, REPUBLISHED, DUPLICATE, EARLY, NOT_FOR_IT = range(5)
+INVENTED, REPUBLISHED, DUPLICATE, EARLY, NOT_FOR_IT, BEFORE_BY_CLOCK = range(6)
 
 
-def prepare(
-    trace: Trace, *, checks: list[str] | None = None, scope: str | None = None, order_scope: str | None = None
-) -> Columns:
-    """Everything the checks need to know of `trace`; checks and scopes are what the caller asked for, if it did."""
+def prepare(trace: Trace, asked: Asked) -> Columns:
+    """Everything the checks need to know of `trace`."""
     manifest = trace.manifest
-    groups = manifest.groups if manifest else None
+    groups = asked.groups_of(trace)
     named = set(manifest.nodes) if manifest else set()
     rows = sorted_rows(trace, named.union(*(groups or {}).values(), _destinations(trace.table)))
     lives = _lives(rows)
     logs = _logs(rows, lives)
-    duties = duties_of(trace, rows, logs.publication, checks)
-    scopes = scopes_of(manifest, trace.path, scope, order_scope)
+    duties = duties_of(trace, rows, logs.publication, asked)
+    scopes = scopes_of(manifest, trace.path, asked.scope, asked.order_scope)
     pub = np.searchsorted(lives.entry_off, logs.publication, side="right").astype(np.int32) - np.int32(1)
     order = happened_before(logs.ev, logs.off, duties, scopes)
-    owed, member_nodes = settle_members(trace, rows, lives, logs, duties, pub)
-    odd = np.concatenate((logs.odd, _not_for_it(owed, logs, lives, rows)))
+    owed, member_nodes, assumed = settle_members(trace, rows, lives, logs, duties, pub, asked)
+    odd = np.concatenate((logs.odd, _not_for_it(owed, logs, lives, rows), _before_by_clock(trace, rows, logs, lives)))
     outsiders, sends = _outsiders(rows, logs, duties, member_nodes, lives.node[pub] if pub.size else pub)
     arrays = Arrays(
         ev=logs.ev,
@@ -62,12 +61,16 @@ def prepare(
         key_topic=duties.key_topic,
         missed_off=owed.missed_off,
         missed=owed.missed,
+        due=owed.due,
+        asked=owed.asked,
         **_moments(trace, rows, logs, duties),
         odd=odd,
         outsiders=outsiders,
         **order.arrays,
     )
     about = _about(trace, rows, duties, scopes)
+    about.complete = asked.is_complete(trace)
+    about.facts = _facts(trace, rows, duties.topic.size, owed, assumed)
     about.live_rows = order.live
     about.sends_recorded = sends
     about.digests = _last_digests(rows, lives)
@@ -88,9 +91,9 @@ def _about(trace: Trace, rows: Rows, duties: Duties, scopes: Scopes) -> About:
         checks=duties.checks,
         claimed=duties.claimed,
         holes=rows.holes,
-        drained=manifest is None or manifest.drained is not False,
+        complete=None,
         one_clock=manifest is not None and manifest.clock == "global",
-        facts=_facts(trace, rows, duties.topic.size),
+        facts={},
     )
 
 
@@ -106,15 +109,17 @@ def _lives(rows: Rows) -> Lives:
     order = np.lexsort((begins, later, node))
     node, begins, later = node[order], begins[order], later[order]
     entry_off = np.concatenate((begins, [rows.seq.size])).astype(np.int64)
-    alive = np.ones(node.size, np.uint8)
-    alive[:-1][later[1:] == 1] = 0  # The next receiver is this node's next life: this one ended.
-    falls = rows.of_kind("crash", "recover")
+    fell = np.full(node.size, -1, np.int64)
+    followed = np.flatnonzero(later[1:] == 1)  # The next receiver is this node's next life: this one ended.
+    fell[followed] = entry_off[followed + 1]
+    falls = np.union1d(rows.of_kind("crash", "recover"), given_up(rows))
     receiver = np.searchsorted(entry_off, falls, side="right") - 1
     for entry, column in zip(falls, receiver, strict=True):
-        if column + 1 == node.size or not later[column + 1]:
-            alive[column] = rows.kind[entry] == KIND["recover"]
+        back = rows.kind[entry] == KIND["recover"]
+        ended = entry_off[column + 1] if column in followed else -1
+        fell[column] = ended if back else entry
     life = np.arange(node.size) - np.searchsorted(node, node)
-    return Lives(node.astype(np.int32), life.astype(np.int32), entry_off, alive)
+    return Lives(node.astype(np.int32), life.astype(np.int32), entry_off, (fell < 0).astype(np.uint8), fell)
 
 
 def _logs(rows: Rows, lives: Lives) -> Logs:
@@ -162,6 +167,17 @@ def _odd(kind: int, entries: Offsets, messages: Any, lives: Lives, rows: Rows) -
 def _not_for_it(owed: obligations.Owed, logs: Logs, lives: Lives, rows: Rows) -> Ints:
     where = np.flatnonzero(owed.forbidden)
     return _odd(NOT_FOR_IT, logs.entry[where], logs.ev[where], lives, rows)
+
+
+def _before_by_clock(trace: Trace, rows: Rows, logs: Logs, lives: Lives) -> Ints:
+    """Deliveries that are dated before their publication, where one clock dates both."""
+    if trace.manifest is None or trace.manifest.clock != "global":
+        return np.empty((0, 4), np.int32)
+    delivers = np.flatnonzero(logs.ev >= 0)
+    published_ns = times_of(rows, logs.publication)
+    delivered_ns = times_of(rows, logs.entry[delivers], missing=NO_TIME)
+    where = delivers[delivered_ns < published_ns[logs.ev[delivers]]]
+    return _odd(BEFORE_BY_CLOCK, logs.entry[where], logs.ev[where], lives, rows)
 
 
 def _moments(trace: Trace, rows: Rows, logs: Logs, duties: Duties) -> dict[str, Any]:
@@ -212,14 +228,20 @@ def _last_digests(rows: Rows, lives: Lives) -> list[Digest]:
     return [last[key] for key in sorted(last)]
 
 
-def _facts(trace: Trace, rows: Rows, messages: int) -> dict[str, int | str]:
+def _facts(trace: Trace, rows: Rows, messages: int, owed: obligations.Owed, assumed: list[str]) -> dict[str, int | str]:
     waited = overtaken(rows.kind, rows.msg, rows.off, len(rows.msg_names), KIND["receive"], KIND["deliver"])
+    told = "; ".join([trace.assumed] * bool(trace.assumed) + assumed)
+    missing = int(owed.asked.sum())
     return {
-        **({ASSUMED: trace.assumed} if trace.assumed else {}),
+        **({ASSUMED: told} if told else {}),
         "events": rows.seq.size,
         "nodes": len(rows.nodes),
         "messages": messages,
         "deliveries": int((rows.kind == KIND["deliver"]).sum()),
+        OWED: owed.made + missing + owed.excused,
+        MADE: owed.made,
+        MISSING: missing,
+        EXCUSED: owed.excused,
         "holes": rows.holes or 0,
         "faults fired": sum(trace.manifest.faults.values()) if trace.manifest else 0,
         "deliveries that waited": int(waited),

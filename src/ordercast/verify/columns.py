@@ -48,7 +48,8 @@ class About(msgspec.Struct, kw_only=True):
     claimed: list[str]
     holes: str
     """What is missing from the trace, in words; empty if nothing is."""
-    drained: bool
+    complete: bool | None
+    """Whether everything that was under way at the end is in the trace; None: nobody says."""
     one_clock: bool = False
     """Whether times of different nodes may be compared."""
     facts: dict[str, int | str]
@@ -110,7 +111,11 @@ class Arrays:
 
     missed_off: Offsets
     missed: Ints
-    """Per receiver, dead or alive: messages it was a confirmed subscriber for and never delivered."""
+    """Per receiver, dead or alive: messages that it owed and never delivered, those that were due longest first."""
+    due: Ints
+    """Of each: the place in the receiver's log up to which nothing may overtake it; NEVER for all of it."""
+    asked: Flags
+    """Of each: whether it is asked for in the end, because the receiver was still there."""
     published_ns: Offsets
     first_ns: Offsets
     first_by: Ints
@@ -133,11 +138,9 @@ class Arrays:
         held: Flags = ((self.obliges & BIT[check]) != 0).astype(np.uint8)
         return held
 
-    def owed(self) -> tuple[Offsets, Ints]:
-        """`missed`, of the receivers that are up at the end: a node that died owes nothing."""
-        alive = np.repeat(self.alive, np.diff(self.missed_off)) != 0
-        kept = np.diff(self.missed_off) * self.alive
-        return np.concatenate(([0], np.cumsum(kept))).astype(np.int64), self.missed[alive]
+    def owed(self) -> tuple[Offsets, Ints, Ints]:
+        """What each receiver owed and never delivered, and up to which place."""
+        return self.missed_off, self.missed, self.due
 
 
 @dataclass(frozen=True, slots=True)

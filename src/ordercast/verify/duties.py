@@ -16,6 +16,7 @@ from ordercast.verify.verdict import ABOUT_TOTALS, CHECKS
 
 if TYPE_CHECKING:
     from ordercast.trace.store import Manifest
+    from ordercast.verify.asked import Asked
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import Trace
     from ordercast.verify.rows import Rows
@@ -44,13 +45,14 @@ class Duties:
     key_names: pa.Array[Any]
 
 
-def duties_of(trace: Trace, rows: Rows, publication: Offsets, asked: list[str] | None) -> Duties:
-    """Read the publications of `trace`. `asked` are the checks that the caller wants, if it says so."""
+def duties_of(trace: Trace, rows: Rows, publication: Offsets, wanted: Asked) -> Duties:
+    """Read the publications of `trace`."""
+    asked = wanted.checks
     unknown = [check for check in asked or () if check not in CHECKS]
     if unknown:
         raise TraceError(f"unknown check {unknown[0]!r} (one of {', '.join(CHECKS)})")
     table = taken(trace.table.select(["topic", "dst", "guarantee", "keys"]), rows.origin[publication])
-    topics, topic = _topics(trace, rows, table)
+    topics, topic = _topics(wanted.groups_of(trace) or {}, rows, table)
     addressed, dst_off, dst_names, dst = _destinations(table, trace.path)
     lacking = np.flatnonzero((topic == len(topics)) & ~np.isin(np.arange(topic.size), addressed))
     if lacking.size:
@@ -91,11 +93,10 @@ def _claims(check: str, manifest: Manifest | None, obliges: np.ndarray[Any, Any]
     return check in manifest.claims or check in OBLIGES.get(manifest.guarantee, ())
 
 
-def _topics(trace: Trace, rows: Rows, published: pa.Table) -> tuple[list[str], Ints]:
+def _topics(groups: dict[str, list[str]], rows: Rows, published: pa.Table) -> tuple[list[str], Ints]:
     """All topics by name, and each message's; a message without one gets the number after the last."""
     named = whole(published.column("topic").cast(pa.string()))
     changes = rows.of_kind("subscribe", "unsubscribe")
-    groups = (trace.manifest.groups if trace.manifest else None) or {}
     known = {*named.unique().to_pylist(), *groups, *rows.column("topic", changes)} - {None}
     topics = sorted(known)
     code = {name: number for number, name in enumerate(topics)}

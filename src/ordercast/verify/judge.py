@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ordercast.verify.asked import Asked
 from ordercast.verify.build import prepare
 from ordercast.verify.load import Trace, load, normalised, split_runs
 from ordercast.verify.tasks import BLOCK, Partial, merge, plan, run_task
@@ -16,56 +17,33 @@ if TYPE_CHECKING:
 
     from ordercast.trace.store import Manifest
     from ordercast.verify.columns import Columns
+    from ordercast.verify.verdict import Witness
 
 __all__ = ["CHECKS", "conclude", "judge_path", "judge_table", "judge_trace"]
 
 WITNESSES = 5
 
 
-def judge_path(
-    path: Path | str,
-    *,
-    checks: list[str] | None = None,
-    scope: str | None = None,
-    order_scope: str | None = None,
-    witnesses: int = WITNESSES,
-) -> list[Verdict]:
-    """A verdict for every run in `path`: a run directory, a directory of them, or an event file."""
-    traces = load(Path(path))
-    return [
-        judge_trace(trace, checks=checks, scope=scope, order_scope=order_scope, witnesses=witnesses) for trace in traces
-    ]
+def judge_path(path: Path | str, *, witnesses: int = WITNESSES, **asked: Any) -> list[Verdict]:
+    """A verdict for every run in `path`: a run directory, a directory of them, or an event file.
+
+    `asked` are the fields of `Asked`: which checks and scopes the caller wants, and what it says about the trace.
+    """
+    return [judge_trace(trace, witnesses=witnesses, **asked) for trace in load(Path(path))]
 
 
 def judge_table(
-    table: pa.Table,
-    manifest: Manifest | None,
-    *,
-    checks: list[str] | None = None,
-    scope: str | None = None,
-    order_scope: str | None = None,
-    witnesses: int = WITNESSES,
-    name: str = "table",
+    table: pa.Table, manifest: Manifest | None, *, witnesses: int = WITNESSES, name: str = "table", **asked: Any
 ) -> list[Verdict]:
     """A verdict for every run in an Arrow table of events; `name` stands for its path."""
     whole = normalised(table, name)
     traces = [Trace(name, manifest.run_id, manifest, whole)] if manifest else split_runs(whole, Path(name))
-    return [
-        judge_trace(trace, checks=checks, scope=scope, order_scope=order_scope, witnesses=witnesses) for trace in traces
-    ]
+    return [judge_trace(trace, witnesses=witnesses, **asked) for trace in traces]
 
 
-def judge_trace(
-    trace: Trace,
-    *,
-    checks: list[str] | None = None,
-    scope: str | None = None,
-    order_scope: str | None = None,
-    witnesses: int = WITNESSES,
-    block: int = BLOCK,
-) -> Verdict:
+def judge_trace(trace: Trace, *, witnesses: int = WITNESSES, block: int = BLOCK, **asked: Any) -> Verdict:
     """The verdict on one run. It does not depend on `block`, how many receivers or keys one task takes."""
-    columns = prepare(trace, checks=checks, scope=scope, order_scope=order_scope)
+    columns = prepare(trace, Asked(**asked))
     partials = [run_task(columns, task, cap=witnesses) for task in plan(columns, block=block)]
     return conclude(columns, partials, witnesses=witnesses)
 
@@ -74,7 +52,8 @@ def conclude(columns: Columns, partials: list[Partial], *, witnesses: int = WITN
     """Merge what the tasks of one run found."""
     about = columns.about
     merged = merge(partials, cap=witnesses)
-    results = [_result(columns, check, merged.get(check, Partial(check, 0, 0, []))) for check in about.checks]
+    found = [merged.get(check, Partial(check, 0, 0, [])) for check in about.checks]
+    results = [_result(columns, part, witnesses) for part in found]
     judged = any(result.verdict in (PASS, FAIL) for result in results)
     return Verdict(
         run=about.run,
@@ -89,15 +68,22 @@ def conclude(columns: Columns, partials: list[Partial], *, witnesses: int = WITN
     )
 
 
-def _result(columns: Columns, check: str, found: Partial) -> CheckResult:
+def _result(columns: Columns, found: Partial, witnesses: int) -> CheckResult:
+    check = found.check
     claimed = check in columns.about.claimed
     undecided = _undecided(columns, check, found)
     if undecided is not None:
         verdict, reason = undecided
         return CheckResult(check, verdict, found.deliveries, 0, claimed, reason)
     verdict = FAIL if found.violations else PASS
-    stories = stories_of(columns, check, found.findings)
+    stories = _different_first(stories_of(columns, check, found.findings))[:witnesses]
     return CheckResult(check, verdict, found.deliveries, found.violations, claimed, "", stories)
+
+
+def _different_first(stories: list[Witness]) -> list[Witness]:
+    """One story for each node and message that it let be overtaken, then the others."""
+    first = {(story.node, *story.messages[:1]): n for n, story in reversed(list(enumerate(stories)))}
+    return [story for _, story in sorted(enumerate(stories), key=lambda told: (told[0] not in first.values(), told[0]))]
 
 
 def _undecided(columns: Columns, check: str, found: Partial) -> tuple[str, str] | None:
@@ -109,8 +95,11 @@ def _undecided(columns: Columns, check: str, found: Partial) -> tuple[str, str] 
         return UNKNOWN, about.holes
     if check == "convergence" and _comparable(columns) == 0:
         return NOT_APPLICABLE, "no two live nodes recorded a digest of the same state"
-    if check in ("agreement", "convergence") and not about.drained:
+    if check in ("agreement", "convergence") and about.complete is False:
         return UNKNOWN, "the run did not end with a drain: what is missing may still have been on its way"
+    if check == "agreement" and about.complete is None and found.violations:
+        lacking = f"{found.violations:,} owed deliveries are" if found.violations > 1 else "one owed delivery is"
+        return UNKNOWN, f"{lacking} missing, and nobody says that the trace is complete (if it is: --complete)"
     if check == "real-time" and not about.one_clock and columns.arrays.held(check).any():
         return UNKNOWN, "the nodes' clocks cannot be compared: the run does not say that they are one"
     if check == "genuine" and not about.sends_recorded:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ordercast.verify.kernels import acyclic, total
+from ordercast.verify.kernels.jit import NEVER
 
 if TYPE_CHECKING:
     from ordercast.verify.columns import Arrays
@@ -23,46 +24,58 @@ def hot_keys(arrays: Arrays) -> Ints:
     return np.unique(arrays.keys[total_message])
 
 
-def judge_keys(arrays: Arrays, first: int, last: int, *, drained: bool) -> tuple[int, list[Ints]]:
+def judge_keys(arrays: Arrays, first: int, last: int) -> tuple[int, list[Ints]]:
     """Judge the hot keys from `first` to before `last`: deliveries looked at, and the findings as columns."""
     keys = hot_keys(arrays)[first:last]
     renumbered = np.full(arrays.key_topic.size, -1, np.int32)
     renumbered[keys] = np.arange(keys.size)
     of_message = renumbered[arrays.keys]
-    start, receiver, message = total.deliveries_by_key(arrays.ev, arrays.off, arrays.key_off, of_message, 0, keys.size)
-    # Before the drain, a message that is missing may still be on its way.
-    owed_off, owed = arrays.owed() if drained else (np.zeros(arrays.off.size, np.int64), np.empty(0, np.int32))
-    lack_start, lack_receiver, lack_message = total.deliveries_by_key(
-        owed, owed_off, arrays.key_off, of_message, 0, keys.size
+    start, receiver, message, place = total.deliveries_by_key(
+        arrays.ev, arrays.off, arrays.key_off, of_message, 0, keys.size
     )
+    missed_off, missed, due = arrays.owed()
+    lack_start, lack_receiver, lack_message, lack_place = total.deliveries_by_key(
+        missed, missed_off, arrays.key_off, of_message, 0, keys.size
+    )
+    lack_due = due[missed_off[lack_receiver] + lack_place]
     is_total = arrays.held("total")
+    deliveries = 0
     findings: list[Finding] = []
     for k, key in enumerate(keys):
         mine, lacks = slice(start[k], start[k + 1]), slice(lack_start[k], lack_start[k + 1])
-        one = _OneKey(int(key), receiver[mine], message[mine], is_total)
-        findings += one.findings(lack_receiver[lacks], lack_message[lacks])
+        one = _OneKey(int(key), receiver[mine], message[mine], place[mine], is_total)
+        deliveries += one.compared()
+        findings += one.findings(lack_receiver[lacks], lack_message[lacks], lack_due[lacks])
     columns = np.array(findings, np.int32).reshape(-1, 6)
-    return message.size, list(columns.T)
+    return deliveries, list(columns.T)
 
 
 class _OneKey:
     """The deliveries of one key, with its messages renumbered from 0."""
 
-    def __init__(self, key: int, receiver: Ints, message: Ints, is_total: Flags) -> None:
+    def __init__(self, key: int, receiver: Ints, message: Ints, place: Ints, is_total: Flags) -> None:
         self.key = key
         self.ids, local = np.unique(message, return_inverse=True)
         self.message = local.astype(np.int32)
+        self.place = place
         self.run = total.runs(receiver)
         self.receivers = receiver[self.run[:-1]]
         self.synchronises = is_total[self.ids]
 
-    def findings(self, lack_receiver: Ints, lack_message: Ints) -> list[Finding]:
+    def compared(self) -> int:
+        """How many deliveries there are to compare: none unless two receivers delivered a total message."""
+        if self.receivers.size < 2:
+            return 0
+        theirs = np.logical_or.reduceat(self.synchronises[self.message] != 0, self.run[:-1])
+        return self.message.size if theirs.sum() > 1 else 0
+
+    def findings(self, lack_receiver: Ints, lack_message: Ints, lack_due: Ints) -> list[Finding]:
         rank, ordered = total.total_ranks(self.run, self.message, self.synchronises, self.ids.size)
         if not ordered:
             stuck = int(self.ids[(rank < 0) & (self.synchronises != 0)][0])
             return [(stuck, NOBODY, self.key, total.CYCLE, stuck, NOBODY)]
-        low, high, top = total.intervals(self.run, self.message, self.synchronises, rank)
-        lacking = self._lacking(lack_receiver, lack_message, high, top)
+        low, high = total.intervals(self.run, self.message, self.synchronises, rank)
+        lacking = self._lacking(lack_receiver, lack_message, lack_due, high, rank)
         suspects = sorted({*np.flatnonzero(low >= high).tolist(), *lacking})
         if not suspects:
             return []
@@ -70,22 +83,36 @@ class _OneKey:
         scratch = np.full((2, self.ids.size), -1, np.int32)
         found = []
         for m in suspects:
+            lacks = np.array(lacking.get(m, []), np.int64).reshape(-1, 2)
             kind, t, agrees, differs = total.disagreement(
                 m, self.run, self.message, self.synchronises, rank, *at, int(low[m]), int(high[m]),
-                top, np.array(lacking.get(m, []), np.int32), *scratch,
+                lacks[:, 0].astype(np.int32), lacks[:, 1].copy(), *scratch,
             )  # fmt: skip
             if kind >= 0:
                 before, after = int(self.receivers[agrees]), int(self.receivers[differs])
                 found.append((int(self.ids[m]), after, self.key, kind, int(self.ids[t]), before))
         return found
 
-    def _lacking(self, receiver: Ints, message: Ints, high: Ints, top: Ints) -> dict[int, list[int]]:
-        """By message: the runs that were owed it and never got it, but did get a total message that could follow it."""
-        found: dict[int, list[int]] = {}
-        run_of = {int(r): run for run, r in enumerate(self.receivers)}
+    def _lacking(
+        self, receiver: Ints, message: Ints, due: Ints, high: Ints, rank: Ints
+    ) -> dict[int, list[tuple[int, int]]]:
+        """By message: the runs that owed it and never delivered it, and where in the run they ceased to owe it.
+
+        Only those that delivered, while they owed it, a total message that could follow it.
+        """
         local = np.searchsorted(self.ids, message)
-        for r, m, i in zip(receiver.tolist(), message.tolist(), local.tolist(), strict=True):
-            run = run_of.get(r)
-            if run is not None and i < self.ids.size and self.ids[i] == m and top[run] >= high[i]:
-                found.setdefault(i, []).append(run)
+        run = np.searchsorted(self.receivers, receiver)
+        known = np.flatnonzero((local < self.ids.size) & (run < self.receivers.size))
+        same = (self.ids[local[known]] == message[known]) & (self.receivers[run[known]] == receiver[known])
+        known = known[same & (high[local[known]] < NEVER)]
+        found: dict[int, list[tuple[int, int]]] = {}
+        ends: dict[tuple[int, int], tuple[int, int]] = {}
+        for i, r, last in zip(local[known].tolist(), run[known].tolist(), due[known].tolist(), strict=True):
+            if (r, last) not in ends:
+                begin = int(self.run[r])
+                end = begin + int(np.searchsorted(self.place[begin : self.run[r + 1]], last))
+                ends[r, last] = end, total.highest(begin, end, self.message, self.synchronises, rank)
+            end, highest = ends[r, last]
+            if highest >= high[i]:
+                found.setdefault(i, []).append((r, end))
         return found

@@ -20,6 +20,8 @@ class Lives:
     entry_off: Offsets
     """Where each receiver's rows begin."""
     alive: Flags
+    fell: Offsets
+    """The row with which each one that is not up at the end ceased to be; -1 for the others."""
 
 
 @dataclass(frozen=True, slots=True)

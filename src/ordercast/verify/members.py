@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordercast.trace.schema import INFO_PENDING
+from ordercast.trace.schema import INFO_END, INFO_PENDING
 from ordercast.verify.obligations import Change, Interval, Owed, Published, change_of, settle, stays
 
 if TYPE_CHECKING:
+    from ordercast.verify.asked import Asked
     from ordercast.verify.duties import Duties
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import Trace
@@ -21,17 +22,30 @@ _DENSE = 50_000_000
 
 
 def settle_members(
-    trace: Trace, rows: Rows, lives: Lives, logs: Logs, duties: Duties, pub: Ints
-) -> tuple[Owed, Offsets]:
-    """Every obligation of the run, and all (audience, node) pairs that belong together, as audience * nodes + node."""
-    groups = trace.manifest.groups if trace.manifest else None
+    trace: Trace, rows: Rows, lives: Lives, logs: Logs, duties: Duties, pub: Ints, asked: Asked
+) -> tuple[Owed, Offsets, list[str]]:
+    """Every obligation of the run, and what had to be assumed for it, in words.
+
+    In between: all (audience, node) pairs that belong together, as audience * nodes + node.
+    """
+    groups = asked.groups_of(trace)
+    assumed = []
     has_clock = trace.manifest is not None and trace.manifest.clock == "global"
     if groups is None and not rows.of_kind("subscribe").size:
         fixed, intervals = _by_deliveries(logs, lives, rows, duties)
+        if duties.topics:
+            assumed.append(
+                "who delivers anything of a topic is a member of it from its first event on (else: --members)"
+            )
     else:
         fixed, intervals = _nobody(), _by_rows(rows, lives, logs, duties, groups or {}, trace.path)
     explicit, later = _by_destinations(rows, lives, duties)
     receiver, audience = np.concatenate((fixed[0], explicit[0])), np.concatenate((fixed[1], explicit[1]))
+    own_implied = asked.own_deliveries is False
+    if asked.own_deliveries is None and trace.manifest is None:
+        own_implied = not _delivers_own(logs, pub)
+        told = "not recorded, and so not asked for" if own_implied else "recorded, and so asked of every node"
+        assumed.append(f"deliveries of a node's own messages are {told} (else: --own-deliveries)")
     place = np.empty(pub.size, np.int32)
     publishes = np.flatnonzero(logs.ev < 0)
     place[~logs.ev[publishes]] = publishes - logs.off[pub[~logs.ev[publishes]]]
@@ -43,12 +57,22 @@ def settle_members(
         audience=duties.audience,
         audiences=duties.audiences,
         time_ns=times_of(rows, logs.publication) if has_clock else None,
-        own_implied=trace.manifest is None and not _delivers_own(logs, pub),
+        own_implied=own_implied,
+        alive=lives.alive,
+        gone_ns=_gone(rows, lives) if has_clock else np.zeros(lives.node.size, np.int64),
     )
     owed = settle(messages, (receiver, audience), intervals + later)
     member = np.array([(i.audience, i.receiver) for i in intervals + later], np.int64).reshape(-1, 2)
     pairs = np.concatenate((np.stack((audience, receiver), axis=1).astype(np.int64), member))
-    return owed, np.unique(pairs[:, 0] * len(rows.nodes) + lives.node[pairs[:, 1]])
+    return owed, np.unique(pairs[:, 0] * len(rows.nodes) + lives.node[pairs[:, 1]]), assumed
+
+
+def _gone(rows: Rows, lives: Lives) -> Offsets:
+    """When each receiver that is not up at the end ceased to be, by the clock."""
+    gone = np.zeros(lives.node.size, np.int64)
+    ended = np.flatnonzero(lives.fell >= 0)
+    gone[ended] = times_of(rows, lives.fell[ended])
+    return gone
 
 
 def _nobody() -> tuple[Ints, Ints]:
@@ -117,12 +141,12 @@ def _changes(rows: Rows, lives: Lives, logs: Logs, code: dict[str, int], path: s
     receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1
     places = np.searchsorted(logs.entry, entries) - logs.off[receivers]
     names: list[Any] = [rows.column(name, entries) if entries.size else [] for name in ("kind", "topic", "time_ns")]
-    pending = set(rows.info(INFO_PENDING)[0].tolist()) if entries.size else set()
+    pending, ends = (set(rows.info(key)[0].tolist()) if entries.size else set() for key in (INFO_PENDING, INFO_END))
     found: dict[int, list[Change]] = {}
     for entry, receiver, place, kind, topic, time_ns in zip(entries, receivers, places, *names, strict=True):
         where = f"{path}: node {rows.nodes[lives.node[receiver]]}, seq {rows.seq[entry]}"
         change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)
-        change = change._replace(pending=int(entry) in pending)
+        change = change._replace(pending=int(entry) in pending, stayed=int(entry) in ends)
         found.setdefault(int(receiver), []).append(change)
     return found
 

@@ -1,12 +1,15 @@
-"""Who must, may and must not deliver what: subscriptions as intervals of a receiver's own history.
+"""Who owes what, may and must not deliver: subscriptions as intervals of a receiver's own history.
 
-A subscription binds a message if it was confirmed before the publication. "Before" is dated by the clock where all
-nodes share one; otherwise it is happened-before: the publisher's past contains something that the subscriber did after
-the confirmation. An interval that is closed later on obliges to nothing, and forbids what is published after it closed.
+A subscription binds a message if it was confirmed before the publication and not given up before it. "Before" is dated
+by the clock where all nodes share one; otherwise it is happened-before: the publisher's past contains something that
+the subscriber did after the row in question. What is owed may not be overtaken as long as the stay lasts, whatever
+becomes of the receiver later; in the end it is asked for where the receiver is still there, or stayed to the end of
+the run.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -15,14 +18,15 @@ import numpy as np
 from ordercast.trace.store import TraceError
 from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.happened import known_marks, prune, publications
-from ordercast.verify.kernels.integrity import MAY, MUST, MUST_NOT, owed_and_forbidden
+from ordercast.verify.kernels.integrity import MAY, MUST, MUST_NOT, OWED, owed_and_forbidden
+from ordercast.verify.kernels.jit import NEVER
 
 if TYPE_CHECKING:
     from ordercast.verify.kernels.jit import Flags, Ints, Offsets
 
 ALWAYS = -1
 """As the start of an interval: from before the first event. As the end: never closed."""
-NEVER = (2**31 - 1, 2**63 - 1)
+PENDING = (2**31 - 1, 2**63 - 1)
 """A place and a time after everything: of what is pending and never completed."""
 _MARKS_AT_ONCE = 62
 _Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -35,8 +39,14 @@ class Interval(NamedTuple):
     audience: int
     start: int
     start_ns: int
+    stop: int = ALWAYS
+    stop_ns: int = 0
+    """Where it began to end: what is published from here on is not owed."""
     end: int = ALWAYS
     end_ns: int = 0
+    """Where its end was complete: what is published from here on must not come."""
+    stayed: bool = False
+    """The run ended there, and not the membership."""
 
 
 class Change(NamedTuple):
@@ -48,6 +58,8 @@ class Change(NamedTuple):
     time_ns: int
     pending: bool = False
     """It has begun and is not complete: messages may come, and need not."""
+    stayed: bool = False
+    """Of a leave: the run ended for this node, which gave up nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +76,24 @@ class Published:
     time_ns: Offsets | None
     """Of each publication, where all nodes share a clock."""
     own_implied: bool
+    alive: Flags
+    """Of each receiver, and when the others ceased to be, by the clock."""
+    gone_ns: Offsets
 
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """Per receiver what it had to deliver and did not; and flags on the deliveries that were not for it."""
+    """Per receiver what it owed and did not deliver; flags on the deliveries that were not for it; and how many."""
 
     missed_off: Offsets
     missed: Ints
+    due: Ints
+    """The place in the receiver's log up to which nothing may overtake the message; NEVER for all of it."""
+    asked: Flags
+    """Whether it is asked for in the end: the receiver was still there."""
     forbidden: Flags
+    made: int
+    excused: int
 
 
 def stays(receiver: int, initial: list[int], start: Change | None, changes: list[Change]) -> list[Interval]:
@@ -84,24 +105,27 @@ def stays(receiver: int, initial: list[int], start: Change | None, changes: list
     current = dict.fromkeys(initial, begin)
     if changes and changes[0].kind == "join" and changes[0].place == 0 and start is None:
         current.clear()  # Its history begins with a join: it was no member before.
-    closed, ending = [], set()
+    ending: dict[int, tuple[int, int]] = {}
+    closed = []
     for change in changes:
-        now = NEVER if change.pending else (change.place, change.time_ns)
+        here = (change.place, change.time_ns)
         if change.kind in ("subscribe", "join"):
             for topic in initial if change.kind == "join" else [change.topic]:
                 if topic in ending:
-                    ending.discard(topic)
-                    closed.append(Interval(receiver, topic, *current.pop(topic), *NEVER))
-                if current.get(topic, NEVER) == NEVER:
-                    current[topic] = now
+                    closed.append(Interval(receiver, topic, *current.pop(topic), *ending.pop(topic), *PENDING))
+                if current.get(topic, PENDING) == PENDING:
+                    current[topic] = PENDING if change.pending else here
         elif change.pending:
-            ending |= {change.topic} & set(current)
+            if change.topic in current:
+                ending.setdefault(change.topic, here)
         else:
-            left = list(current) if change.kind == "leave" else [change.topic]
-            closed += [Interval(receiver, topic, *current.pop(topic), *now) for topic in left if topic in current]
-            ending -= set(left)
+            for topic in list(current) if change.kind == "leave" else [change.topic]:
+                if topic in current:
+                    stayed = change.stayed and topic not in ending
+                    stop = ending.pop(topic, here)
+                    closed.append(Interval(receiver, topic, *current.pop(topic), *stop, *here, stayed))
     lasting = [Interval(receiver, topic, *since) for topic, since in current.items() if topic not in ending]
-    return closed + lasting + [Interval(receiver, topic, *current[topic], *NEVER) for topic in sorted(ending)]
+    return closed + lasting + [Interval(receiver, t, *current[t], *stop, *PENDING) for t, stop in ending.items()]
 
 
 def settle(messages: Published, fixed: tuple[Ints, Ints], intervals: list[Interval]) -> Owed:
@@ -115,10 +139,12 @@ def settle(messages: Published, fixed: tuple[Ints, Ints], intervals: list[Interv
     statuses = _statuses(messages, passing, audience_off, audience_messages)
     receiver = [fixed[0], np.array([i.receiver for i in lasting] + [r for r, _ in statuses], np.int32)]
     audience = [fixed[1], np.array([i.audience for i in lasting] + [a for _, a in statuses], np.int32)]
-    sizes = np.array([status.size for status in statuses.values()], np.int64)
-    begins = [np.full(fixed[0].size + len(lasting), -1, np.int64), np.cumsum(sizes) - sizes]
+    unchanging = np.full(fixed[0].size + len(lasting), -1, np.int64)
+    sizes = np.array([status.of.size for status in statuses.values()], np.int64)
+    codes = np.array([len(status.due) for status in statuses.values()], np.int64)
     member_off, by_receiver = group(np.concatenate(receiver), messages.off.size - 1)
-    missed_off, missed, forbidden = owed_and_forbidden(
+    none = np.empty(0, np.uint8)
+    missed_off, missed, due, asked, forbidden, made, excused = owed_and_forbidden(
         messages.ev,
         messages.off,
         messages.pub,
@@ -128,54 +154,95 @@ def settle(messages: Published, fixed: tuple[Ints, Ints], intervals: list[Interv
         audience_messages,
         member_off,
         np.concatenate(audience)[by_receiver],
-        np.concatenate(begins)[by_receiver],
-        np.concatenate([*statuses.values(), np.empty(0, np.uint8)]),
+        np.concatenate((unchanging, np.cumsum(sizes) - sizes))[by_receiver],
+        np.concatenate((unchanging, np.cumsum(codes) - codes))[by_receiver],
+        np.concatenate([*(status.of for status in statuses.values()), none]),
+        np.array([due for status in statuses.values() for due in status.due], np.int32),
+        np.array([asked for status in statuses.values() for asked in status.asked], np.uint8),
         messages.own_implied,
+        messages.alive,
+        messages.gone_ns,
+        messages.time_ns if messages.time_ns is not None else np.empty(0, np.int64),
     )
-    return Owed(missed_off, missed, forbidden)
+    if (due != NEVER).any():  # Kernels that read a log backwards meet what is due latest first.
+        order = np.lexsort((missed, -due, np.repeat(np.arange(missed_off.size - 1), np.diff(missed_off))))
+        missed, due, asked = missed[order], due[order], asked[order]
+    return Owed(missed_off, missed, due, asked, forbidden, int(made), int(excused))
+
+
+class _Status(NamedTuple):
+    """A membership that comes or goes: what each message of the audience is to it."""
+
+    of: np.ndarray[Any, Any]
+    """MUST_NOT, MAY or MUST, or from OWED on: owed in the stay of that number."""
+    due: list[int]
+    asked: list[bool]
+    """Of each such stay: up to where nothing may overtake, and whether it lasted to the end of the run."""
+
+
+class _Row(NamedTuple):
+    """A question: which messages of `part` were published after the row at this place and time of a receiver's log?"""
+
+    receiver: int
+    place: int
+    time_ns: int
+    part: Ints
 
 
 def _statuses(
     messages: Published, intervals: list[Interval], audience_off: Offsets, audience_messages: Ints
-) -> dict[tuple[int, int], Flags]:
-    """For each membership that comes or goes: MUST, MAY or MUST_NOT for each message of the audience."""
+) -> dict[tuple[int, int], _Status]:
     parts = [audience_messages[audience_off[i.audience] : audience_off[i.audience + 1]] for i in intervals]
-    published_after = _by_clock if messages.time_ns is not None else _by_causality
-    statuses: dict[tuple[int, int], Flags] = {}
-    for interval, after in zip(intervals, published_after(messages, intervals, parts), strict=True):
-        status = np.where(after, MUST if interval.end == ALWAYS else MUST_NOT, MAY).astype(np.uint8)
+    ends = [((i.start, i.start_ns), (i.stop, i.stop_ns), (i.end, i.end_ns)) for i in intervals]
+    rows = [
+        _Row(interval.receiver, *row, part)
+        for interval, rows, part in zip(intervals, ends, parts, strict=True)
+        for row in rows
+        if row[0] != ALWAYS
+    ]
+    answers = iter((_by_clock if messages.time_ns is not None else _by_causality)(messages, rows))
+    most = max(Counter((i.receiver, i.audience) for i in intervals).values(), default=0)
+    code = np.uint8 if most + OWED < np.iinfo(np.uint8).max else np.uint16
+    statuses: dict[tuple[int, int], _Status] = {}
+    for interval, part in zip(intervals, parts, strict=True):
         key = (interval.receiver, interval.audience)
-        statuses[key] = np.maximum(status, statuses[key]) if key in statuses else status
+        status = statuses.setdefault(key, _Status(np.full(part.size, MUST_NOT, code), [], []))
+        begun = next(answers) if interval.start != ALWAYS else np.ones(part.size, bool)
+        if interval.end == ALWAYS:
+            status.of[status.of == MUST_NOT] = MAY
+            status.of[begun] = MUST
+        else:
+            stopped, ended = next(answers), next(answers)
+            status.of[~ended & (status.of == MUST_NOT)] = MAY
+            status.of[begun & ~stopped] = OWED + len(status.due)
+            status.due.append(interval.stop)
+            status.asked.append(interval.stayed)
     return statuses
 
 
-def _by_clock(messages: Published, intervals: list[Interval], parts: list[Ints]) -> list[_Bools]:
-    """Per interval, of the messages in its part: published after what decides about it, by the clock of all nodes.
-
-    What decides is the end of an interval that is closed, the start of one that is open.
-    """
+def _by_clock(messages: Published, rows: list[_Row]) -> list[_Bools]:
+    """The answers by the clock of all nodes."""
     assert messages.time_ns is not None
-    decided = [i.start_ns if i.end == ALWAYS else i.end_ns for i in intervals]
-    return [messages.time_ns[part] > moment for part, moment in zip(parts, decided, strict=True)]
+    return [messages.time_ns[row.part] > row.time_ns for row in rows]
 
 
-def _by_causality(messages: Published, intervals: list[Interval], parts: list[Ints]) -> list[_Bools]:
-    """The same by happened-before, which always runs through all topics: it is a fact of the execution."""
-    if not intervals:
+def _by_causality(messages: Published, rows: list[_Row]) -> list[_Bools]:
+    """The answers by happened-before, which always runs through all topics: it is a fact of the execution."""
+    if not rows:
         return []
     receivers = messages.off.size - 1
     chain, at, prev, begin = publications(messages.ev, messages.off, messages.pub.size)
     edge_off, edges = prune(messages.ev, chain, at, begin, receivers)
-    places = np.array([(i.receiver, i.start if i.end == ALWAYS else i.end) for i in intervals], np.int32)
+    places = np.array([(row.receiver, row.place) for row in rows], np.int32)
     marks, mark_of = np.unique(places, axis=0, return_inverse=True)
-    after: list[_Bools] = [np.empty(0, bool)] * len(intervals)
+    after: list[_Bools] = [np.empty(0, bool)] * len(rows)
     for first in range(0, len(marks), _MARKS_AT_ONCE):
         chunk = marks[first : first + _MARKS_AT_ONCE]
         mark_off, bit = group(chunk[:, 0].copy(), receivers)
         where = chunk[bit, 1].copy()
         known = known_marks(messages.pub, messages.place, prev, edge_off, edges, mark_off, bit, where)
         for i in np.flatnonzero((mark_of >= first) & (mark_of < first + len(chunk))):
-            after[i] = (known[parts[i]] >> (mark_of[i] - first)) & 1 == 1
+            after[i] = (known[rows[i].part] >> (mark_of[i] - first)) & 1 == 1
     return after
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordercast.trace.schema import INFO_DIGEST, INFO_STATE, KINDS
+from ordercast.trace.schema import INFO_DIGEST, INFO_LOST, INFO_STATE, KINDS
 from ordercast.trace.store import TraceError
 from ordercast.verify.arrow import coded, taken, where_equal, whole
 from ordercast.verify.kernels.grouping import first_where_falls, group
@@ -113,6 +113,13 @@ def lost_state(rows: Rows) -> Offsets:
     entries, states = rows.info(INFO_STATE)
     lost = np.array([state == "lost" for state in states], bool)
     return entries[lost & (rows.kind[entries] == KIND["recover"])] if entries.size else entries
+
+
+def given_up(rows: Rows) -> Offsets:
+    """Entries where the overlay had given a node's session up, or it left with something of its own unsent."""
+    entries, _ = rows.info(INFO_LOST)
+    leaves: Offsets = entries[rows.kind[entries] == KIND["leave"]]
+    return leaves
 
 
 def digests(rows: Rows) -> tuple[Offsets, list[str]]:

@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 
 from ordercast.verify.build import INVENTED
+from ordercast.verify.departed import overtaken
 from ordercast.verify.kernels import acyclic, causal, fifo, prefix, real_time
+from ordercast.verify.kernels.jit import NEVER
 from ordercast.verify.keys import hot_keys, judge_keys
 from ordercast.verify.verdict import ABOUT_TOTALS
 
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 BLOCK = 128
 """Receivers per causal task: their rows then stay in the cache of one core."""
-
+SPARE = 4
+"""So many times the findings that will be told are kept, to have different ones to tell."""
+_OVERTAKEN = {"fifo": 2, "causal": 2, "optimistic-causal": 2, "real-time": 2}
+"""Where in a finding it says what was overtaken; in those of other checks that is the message itself."""
 
 _PER_MESSAGE = {"agreement", "fifo", "causal", "optimistic-causal", "total", "prefix", "acyclic", *ABOUT_TOTALS}
 
@@ -38,7 +43,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Partial(msgspec.Struct):
-    """What one task found. Findings are tuples that begin with message and receiver, which is the order of reports."""
+    """What one task found. Findings are tuples that begin with message and receiver."""
 
     check: str
     deliveries: int
@@ -67,10 +72,10 @@ def plan(columns: Columns, *, block: int = BLOCK) -> list[Task]:
 
 
 def run_task(columns: Columns, task: Task, *, cap: int) -> Partial:
-    """Do one task; at most `cap` findings are kept, the first in the order of reports."""
+    """Do one task. Findings are kept if they can be among the first `cap` of the whole run, in the order of reports."""
     arrays = columns.arrays
     if task.check == "total":
-        deliveries, found = judge_keys(arrays, task.first, task.last, drained=columns.about.drained)
+        deliveries, found = judge_keys(arrays, task.first, task.last)
     elif task.check in ("causal", "optimistic-causal"):
         return _causal(columns, task, cap)
     elif task.check == "fifo":
@@ -89,7 +94,8 @@ def merge(partials: list[Partial], *, cap: int) -> dict[str, Partial]:
         whole.violations += part.violations
         whole.findings += part.findings
     for whole in merged.values():
-        whole.findings = sorted(whole.findings)[:cap]
+        found = [np.array(column, np.int64) for column in zip(*whole.findings, strict=True)]
+        whole.findings = [whole.findings[i] for i in spread(whole.check, found, cap * SPARE)]
     if "causal" in merged and "optimistic-causal" not in merged:
         merged["optimistic-causal"] = msgspec.structs.replace(merged["causal"], check="optimistic-causal")
     return merged
@@ -99,7 +105,7 @@ def queues_of(arrays: Arrays, check: str) -> tuple[Ints, Offsets, Offsets, Ints]
     """Per receiver: what it delivered of the messages held to `check`, and what of them it missed."""
     held = arrays.held(check) != 0
     chosen = (arrays.ev >= 0) & held[np.maximum(arrays.ev, 0)] if arrays.messages else np.zeros(0, bool)
-    missed = held[arrays.missed]
+    missed = held[arrays.missed] & (arrays.due == NEVER)
     return arrays.ev[chosen], _kept(chosen, arrays.off), _kept(missed, arrays.missed_off), arrays.missed[missed]
 
 
@@ -114,31 +120,61 @@ def _blocks(check: str, size: int, block: int) -> list[Task]:
 
 
 def _same_question(arrays: Arrays) -> bool:
-    return bool((arrays.held("causal") == arrays.held("optimistic-causal")).all()) and not arrays.owed()[1].size
+    return bool((arrays.held("causal") == arrays.held("optimistic-causal")).all()) and not arrays.missed.size
+
+
+def spread(check: str, found: list[Any], cap: int, *, partly: bool = False) -> list[int]:
+    """The order of reports, cut off: which rows of the parallel columns `found` come first.
+
+    First one finding for every receiver and message that it let be overtaken, of each receiver in turn, then a second
+    one, and so on; within that by message and receiver. `partly`: a receiver may have more findings elsewhere, and so
+    all are kept that can come first when they are put together.
+    """
+    if not found or not found[0].size:
+        return []
+    receiver, overtaken = found[1], found[_OVERTAKEN.get(check, 0)]
+    place = np.empty(receiver.size, np.int64)
+    place[np.lexsort(found[::-1])] = np.arange(receiver.size)
+    grouped = np.lexsort((place, overtaken, receiver))
+    nth, begins = _nth(receiver[grouped], overtaken[grouped])
+    firsts = place[grouped[begins]]
+    by_receiver = np.lexsort((firsts, receiver[grouped[begins]]))
+    turn = np.empty(begins.size, np.int64)
+    turn[by_receiver] = _nth(receiver[grouped[begins]][by_receiver])[0]
+    turns = turn[np.searchsorted(begins, np.arange(grouped.size), side="right") - 1]
+    if partly:
+        return [int(i) for i in grouped[(nth < cap) & (turns < cap)]]
+    return [int(i) for i in grouped[np.lexsort((place[grouped], turns, nth))[:cap]]]
+
+
+def _nth(*columns: Any) -> tuple[Any, Any]:
+    """Of rows that are sorted by `columns`: the how many-th of its like each one is, and where the likes begin."""
+    new = np.ones(columns[0].size, bool)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    begins = np.flatnonzero(new)
+    return np.arange(new.size) - begins[np.cumsum(new) - 1], begins
 
 
 def _partial(check: str, deliveries: int, found: list[Ints], cap: int) -> Partial:
     """`found` are parallel columns; message and receiver first."""
-    order = np.lexsort(found[::-1])[:cap]
-    findings = [tuple(int(column[i]) for column in found) for i in order]
+    chosen = spread(check, found, cap * SPARE, partly=check == "total")
+    findings = [tuple(int(column[i]) for column in found) for i in chosen]
     return Partial(check, int(deliveries), int(found[0].size), findings)
 
 
 def _causal(columns: Columns, task: Task, cap: int) -> Partial:
     arrays = columns.arrays
     rows = 2 if columns.about.order_scope == "key" else 1
-    owed_off, owed = arrays.owed()
     start, column, position, deliveries = causal.positions(
         task.first,
         task.last,
         arrays.ev,
         arrays.off,
-        owed_off,
-        owed,
+        *arrays.owed(),
         arrays.held(task.check),
         task.check == "causal",
     )
-    count, messages, receivers = causal.violations(
+    count, messages, receivers, latest = causal.violations(
         task.last - task.first,
         np.repeat(start, rows)[: rows * arrays.messages + 1],  # Of two rows, the second is the message.
         column,
@@ -148,21 +184,19 @@ def _causal(columns: Columns, task: Task, cap: int) -> Partial:
         arrays.edges,
         arrays.refs,
         columns.about.live_rows,
-        cap,
+        cap * SPARE,
     )
-    findings = sorted((int(m) // rows, task.first + int(c)) for m, c in zip(messages, receivers, strict=True))
-    return Partial(task.check, int(deliveries), int(count), list(findings))
+    named = _partial(task.check, deliveries, [messages // rows, receivers + task.first, latest], cap)
+    return msgspec.structs.replace(named, violations=int(count))
 
 
 def _fifo(arrays: Arrays, task: Task) -> tuple[int, list[Ints]]:
-    owed_off, owed = arrays.owed()
     deliveries, *found = fifo.violations(
         task.first,
         task.last,
         arrays.ev,
         arrays.off,
-        owed_off,
-        owed,
+        *arrays.owed(),
         arrays.held("fifo"),
         arrays.line_off,
         arrays.lines,
@@ -178,14 +212,19 @@ def _integrity(columns: Columns) -> tuple[int, list[Ints]]:
 
 
 def _agreement(columns: Columns) -> tuple[int, list[Ints]]:
-    """Owed and undelivered, if the publisher is up at the end or anybody, also one that died later, delivered it."""
+    """Owed and undelivered, if the publisher is up at the end or anybody, also one that died later, delivered it.
+
+    Of a receiver that is gone by the end, only what it let be overtaken before it went.
+    """
     arrays = columns.arrays
     delivered = arrays.ev[arrays.ev >= 0]
     copies = np.bincount(delivered, minlength=arrays.messages)
     held = arrays.held("agreement") != 0
-    owed_off, owed = arrays.owed()
-    receiver = np.repeat(np.arange(arrays.receivers), np.diff(owed_off)).astype(np.int32)
+    owed = arrays.missed
+    receiver = np.repeat(np.arange(arrays.receivers), np.diff(arrays.missed_off)).astype(np.int32)
     broken = held[owed] & ((copies[owed] > 0) | (arrays.alive[arrays.pub[owed]] != 0))
+    gone = np.flatnonzero(broken & (arrays.asked == 0))
+    broken[gone] = overtaken(arrays, receiver[gone], gone, by_key=columns.about.order_scope == "key")
     return int(held[delivered].sum()), [owed[broken], receiver[broken]]
 
 

@@ -31,6 +31,9 @@ NOT_APPLICABLE = "not applicable"
 ASSUMED = "assumed"
 """The fact that says what a trace left unsaid and the judge took for granted."""
 
+OWED, MADE, MISSING, EXCUSED = "owed", "made", "missing", "excused"
+"""Facts: deliveries that receivers owed; which they made, which are missing, which nobody can ask for any more."""
+
 HELD, VIOLATED, UNDECIDED = 0, 1, 4
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ordercast.verify.build import DUPLICATE, EARLY, INVENTED, REPUBLISHED
+from ordercast.verify.build import BEFORE_BY_CLOCK, DUPLICATE, EARLY, INVENTED, REPUBLISHED
 from ordercast.verify.kernels import acyclic, happened, lines, total
 from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.jit import NEVER
@@ -87,6 +87,8 @@ class _Teller:
             story = [f"{node} delivered {name} (seq {self.delivered_at(receiver, m)})", f"{did} again"]
         elif kind == EARLY:
             story = [did, f"but {self.published(m)} only after that, causally"]
+        elif kind == BEFORE_BY_CLOCK:
+            story = [did, f"but {self.published(m)} only later, by the clock of all nodes"]
         else:
             story = [f"{self.published(m)} for {self._audience(m)}", f"{did}, but it was no subscriber"]
         return Witness("integrity", node, [name], story)
@@ -103,7 +105,13 @@ class _Teller:
         if others.size:
             other = int(np.searchsorted(self.arrays.off, others[0], side="right")) - 1
             story.append(f"{self.node(other)} {self.delivery(other, m)}")
-        story.append(f"{node} was a subscriber before the publication, is up at the end, and never delivered {name}")
+        begin, end = self.arrays.missed_off[receiver : receiver + 2]
+        entry = begin + int(np.flatnonzero(self.arrays.missed[begin:end] == m)[0])
+        if self.arrays.asked[entry]:
+            stayed = "is up at the end" if self.arrays.due[entry] == NEVER else "stayed to its own end of the run"
+            story.append(f"{node} was a subscriber before the publication, {stayed}, and never delivered {name}")
+        else:
+            story.append(f"{node} owed {name}, delivered what comes after it, and went without having delivered it")
         return Witness("agreement", node, [name], story)
 
     def fifo(self, m: int, receiver: int, skipped: int) -> Witness:
@@ -118,10 +126,10 @@ class _Teller:
         at = self.delivered_at(receiver, m)
         return self.delivery(receiver, m) if at is None else f"{self.message(m)} only later (seq {at})"
 
-    def causal(self, m: int, receiver: int) -> Witness:
+    def causal(self, m: int, receiver: int, _latest: int) -> Witness:
         return self._causal("causal", m, receiver)
 
-    def optimistic(self, m: int, receiver: int) -> Witness:
+    def optimistic(self, m: int, receiver: int, _latest: int) -> Witness:
         return self._causal("optimistic-causal", m, receiver)
 
     def _causal(self, check: str, m: int, receiver: int) -> Witness:
@@ -130,8 +138,9 @@ class _Teller:
         held = arrays.held(check) != 0
         log = arrays.ev[arrays.off[receiver] : arrays.off[receiver + 1]]
         position[log[log >= 0]] = np.flatnonzero(log >= 0)
-        if check == "causal" and arrays.alive[receiver]:
-            position[arrays.missed[arrays.missed_off[receiver] : arrays.missed_off[receiver + 1]]] = NEVER
+        if check == "causal":
+            mine = slice(*arrays.missed_off[receiver : receiver + 2])
+            position[arrays.missed[mine]] = np.where(arrays.due[mine] > position[m], NEVER, -1)
         position[~held] = -1
         chain = self._chain(m, position)
         names = [self.message(int(link)) for link in chain]
@@ -184,7 +193,7 @@ class _Teller:
         place = int(np.searchsorted(hot_keys(arrays), key))
         renumbered = np.full(arrays.key_topic.size, -1, np.int32)
         renumbered[hot_keys(arrays)[place]] = 0
-        _, receiver, message = total.deliveries_by_key(
+        _, receiver, message, _ = total.deliveries_by_key(
             arrays.ev, arrays.off, arrays.key_off, renumbered[arrays.keys], 0, 1
         )
         synchronises = arrays.held("total")[message] != 0

@@ -57,20 +57,28 @@ def test_a_life_without_a_last_word_ended_in_a_crash(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("last", ["leave", "end"])
 def test_who_says_goodbye_has_not_crashed(tmp_path: Path, last: str) -> None:
-    write(tmp_path, ann_0=f"subscribe {last}")
-    assert [kind for kind, *_ in history(tmp_path, "ann")] == ["subscribe"] + ["leave"] * (last == "leave")
+    write(tmp_path, ann_0=f"subscribe {last}", bob_0=last)
+    stayed = ("true",) if last == "end" else ()
+    assert history(tmp_path, "ann") == [("subscribe", 0), ("leave", 1, *stayed)]
+    assert history(tmp_path, "bob") == [("leave", 0)] * (last == "leave")  # It was a member of nothing.
+
+
+def test_a_member_that_comes_back_with_its_state_has_not_ended_in_between(tmp_path: Path) -> None:
+    write(tmp_path, ann_0="subscribe end", ann_1="kept end", bob_0="subscribe end", bob_1="here end")
+    assert [kind for kind, *_ in history(tmp_path, "ann")] == ["subscribe", "recover", "join", "leave"]
+    assert [kind for kind, *_ in history(tmp_path, "bob")] == ["subscribe", "leave", "recover", "join"]
 
 
 def test_a_life_that_begins_with_recover_needs_no_other(tmp_path: Path) -> None:
     write(tmp_path, ann_0="subscribe", ann_1="recover end")
-    assert [kind for kind, *_ in history(tmp_path, "ann")] == ["subscribe", "crash", "recover"]
+    assert [kind for kind, *_ in history(tmp_path, "ann")] == ["subscribe", "crash", "recover", "leave"]
 
 
 def test_a_torn_last_line_is_no_row_and_a_life_without_rows_no_life(tmp_path: Path) -> None:
     write(tmp_path, ann_0="subscribe end", ann_1="", bob_0="subscribe")
     with journal_path(tmp_path / "journals", "bob", 0).open("a") as file:
         file.write('{"kind":"deliver","ti')
-    assert [kind for kind, *_ in history(tmp_path, "ann")] == ["subscribe"]
+    assert [kind for kind, *_ in history(tmp_path, "ann")] == ["subscribe", "leave"]
     assert [kind for kind, *_ in history(tmp_path, "bob")] == ["subscribe", "crash"]
 
 
@@ -89,7 +97,9 @@ def test_a_run_without_a_manifest_is_taken_for_one_of_brokers(
 def test_the_judge_reads_journals_and_says_what_it_assumed(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "one", ann_0="here subscribe publish deliver end", bob_0="here subscribe end")
     (verdict,) = judge_path(tmp_path / "runs")
-    assert result(verdict, "agreement").verdict == "fail"
+    assert result(verdict, "agreement").verdict == "unknown"
+    (vouched,) = judge_path(tmp_path / "runs", complete=True)
+    assert result(vouched, "agreement").verdict == "fail"
     assert "no run.json" in str(verdict.facts["assumed"])
 
 

@@ -95,7 +95,6 @@ class SimClient:
             return
         self.world.processes.act(self.node, machine.leave)
         self.world.processes.stop(self.node, "left")
-        self.world.record("leave", self.node)
 
     # What its application does
 

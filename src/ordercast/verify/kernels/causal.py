@@ -2,7 +2,11 @@
 
 Columns are receivers, rows are messages in publish order. A row holds, for each receiver, the latest position at which
 the receiver delivered anything in the message's causal past; a delivery at an earlier position than that is the
-violation. The past runs through messages the receiver never gets, because rows do not care who receives them.
+violation. What a receiver owed and never delivered stands just before the place up to which it was due, or behind
+everything. The past runs through messages the receiver never gets, because rows do not care who receives them.
+
+Positions are counted in twos: a delivery at place i of a log stands at 2 i, what was due up to there at 2 i - 1, and a
+message m that was due to the end at MISSED + m.
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ import numpy as np
 
 from ordercast.verify.kernels.jit import NEVER, Flags, Ints, Offsets, kernel
 
+MISSED = NEVER
+
 
 @kernel
 def positions(
-    first: int, last: int, ev: Ints, off: Offsets, owed_off: Offsets, owed: Ints, held: Flags, strict: bool
+    first: int, last: int, ev: Ints, off: Offsets, owed_off: Offsets, owed: Ints, due: Ints, held: Flags, strict: bool
 ) -> tuple[Offsets, Ints, Ints, int]:
     """By message: (column, position) of its deliveries at receivers `first` to `last`, and of what they never got."""
     start = np.zeros(held.size + 1, np.int64)
@@ -35,14 +41,14 @@ def positions(
             m = ev[i]
             if m >= 0 and held[m]:
                 column[cursor[m]] = c - first
-                position[cursor[m]] = i - off[c]
+                position[cursor[m]] = 2 * (i - off[c])
                 cursor[m] += 1
         if strict:
             for i in range(owed_off[c], owed_off[c + 1]):
                 m = owed[i]
                 if held[m]:
                     column[cursor[m]] = c - first
-                    position[cursor[m]] = NEVER
+                    position[cursor[m]] = MISSED + m if due[i] == NEVER else 2 * due[i] - 1
                     cursor[m] += 1
     return start, column, position, deliveries
 
@@ -51,15 +57,23 @@ def positions(
 def violations(
     width: int, start: Offsets, column: Ints, position: Ints, prev: Ints, edge_off: Offsets, edges: Ints, refs: Ints,
     live: int, cap: int,
-) -> tuple[int, Ints, Ints]:  # fmt: skip
-    """Count the deliveries out of causal order, and name (message, column) of the first `cap` in publish order."""
+) -> tuple[int, Ints, Ints, Ints]:  # fmt: skip
+    """Count the deliveries out of causal order, and name some: message, column, and the latest position in its past.
+
+    Named are, in publish order, the first `cap` of each column, and as many more where that latest position is a new
+    one.
+    """
     rows = np.empty((live + 1, width), np.int32)
     free = np.arange(live + 1).astype(np.int32)
     frees = live + 1
     slot = np.full(prev.size, -1, np.int32)
     left = refs.copy()
-    found_message = np.empty(cap, np.int32)
-    found_column = np.empty(cap, np.int32)
+    found_message = np.empty(2 * cap * width, np.int32)
+    found_column = np.empty(2 * cap * width, np.int32)
+    found_latest = np.empty(2 * cap * width, np.int32)
+    named = np.zeros(width, np.int32)
+    latest = np.full(width, -1, np.int32)
+    kept = 0
     found = 0
     for m in range(prev.size):
         before = prev[m]
@@ -86,11 +100,14 @@ def violations(
                 frees += 1
         for i in range(start[m], start[m + 1]):
             c = column[i]
-            if past[c] > position[i]:
-                if found < cap:
-                    found_message[found] = m
-                    found_column[found] = c
+            if past[c] > position[i] and position[i] < MISSED and position[i] % 2 == 0:
                 found += 1
+                if named[c] < cap or (past[c] != latest[c] and named[c] < 2 * cap):
+                    found_message[kept] = m
+                    found_column[kept] = c
+                    found_latest[kept] = latest[c] = past[c]
+                    named[c] += 1
+                    kept += 1
         if refs[m] > 0:
             slot[m] = mine
             for i in range(start[m], start[m + 1]):
@@ -98,5 +115,4 @@ def violations(
         else:
             free[frees] = mine
             frees += 1
-    kept = min(found, cap)
-    return found, found_message[:kept].copy(), found_column[:kept].copy()
+    return found, found_message[:kept].copy(), found_column[:kept].copy(), found_latest[:kept].copy()

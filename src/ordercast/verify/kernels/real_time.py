@@ -9,13 +9,14 @@ from ordercast.verify.kernels.jit import Flags, Ints, Offsets, kernel
 
 @kernel
 def violations(
-    ev: Ints, off: Offsets, owed_off: Offsets, owed: Ints, held: Flags, topic: Ints, topics: int,
-    published_ns: Offsets, first_ns: Offsets,
+    ev: Ints, off: Offsets, owed_off: Offsets, owed: Ints, due: Ints, held: Flags, topic: Ints,
+    topics: int, published_ns: Offsets, first_ns: Offsets,
 ) -> tuple[int, Ints, Ints, Ints]:  # fmt: skip
     """Deliveries looked at, and for each violating one: message, receiver, a message that should have come before it.
 
-    Each log is read backwards. Per topic we keep, of the messages that are delivered further on or never, the one that
-    was delivered first anywhere: if that was before the publication of the delivery at hand, they are out of order.
+    Each log is read backwards. Per topic we keep, of the messages that are delivered further on, or never and were due
+    further on, the one that was delivered first anywhere: if that was before the publication of the delivery at hand,
+    they are out of order.
     """
     found_message = np.empty(ev.size, np.int32)
     found_receiver = np.empty(ev.size, np.int32)
@@ -25,11 +26,13 @@ def violations(
     oldest = np.full(topics + 1, -1, np.int32)
     for c in range(off.size - 1):
         oldest[:] = -1
-        for i in range(owed_off[c], owed_off[c + 1]):
-            m = owed[i]
-            if held[m] and (oldest[topic[m]] < 0 or first_ns[m] < first_ns[oldest[topic[m]]]):
-                oldest[topic[m]] = m
+        waits = owed_off[c]
         for i in range(off[c + 1] - 1, off[c] - 1, -1):
+            while waits < owed_off[c + 1] and due[waits] > i - off[c]:
+                m = owed[waits]
+                waits += 1
+                if held[m] and (oldest[topic[m]] < 0 or first_ns[m] < first_ns[oldest[topic[m]]]):
+                    oldest[topic[m]] = m
             m = ev[i]
             if m < 0 or not held[m]:
                 continue

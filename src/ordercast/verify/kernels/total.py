@@ -2,7 +2,7 @@
 
 Per key the total messages are ranked over all receivers. Every message of the key then falls, at each receiver, between
 two ranks; if the intervals of all receivers intersect, all agree. Only messages where they do not, or that somebody
-never got, are looked at one total message at a time.
+owed and never delivered, are looked at one total message at a time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CYCLE, OPPOSITE, SKIPPED = 0, 1, 2
 @kernel
 def deliveries_by_key(
     ev: Ints, off: Offsets, key_off: Offsets, keys: Ints, first: int, last: int
-) -> tuple[Offsets, Ints, Ints]:
-    """Deliveries of messages with keys `first` to `last`, by key, then receiver, then position: (receiver, message)."""
+) -> tuple[Offsets, Ints, Ints, Ints]:
+    """Deliveries of messages with keys `first` to `last`, by key, receiver and place: receiver, message, place."""
     start = np.zeros(last - first + 1, np.int64)
     for i in range(ev.size):
         if ev[i] >= 0:
@@ -31,6 +31,7 @@ def deliveries_by_key(
     cursor = start[:-1].copy()
     receiver = np.empty(start[-1], np.int32)
     message = np.empty(start[-1], np.int32)
+    place = np.empty(start[-1], np.int32)
     for c in range(off.size - 1):
         for i in range(off[c], off[c + 1]):
             if ev[i] < 0:
@@ -40,8 +41,9 @@ def deliveries_by_key(
                 if 0 <= k < last - first:
                     receiver[cursor[k]] = c
                     message[cursor[k]] = ev[i]
+                    place[cursor[k]] = i - off[c]
                     cursor[k] += 1
-    return start, receiver, message
+    return start, receiver, message, place
 
 
 @kernel
@@ -80,11 +82,10 @@ def total_ranks(run: Offsets, message: Ints, synchronises: Flags, messages: int)
 
 
 @kernel
-def intervals(run: Offsets, message: Ints, synchronises: Flags, rank: Ints) -> tuple[Ints, Ints, Ints]:
-    """Per message the highest rank delivered before it and the lowest after it, anywhere; per run its highest rank."""
+def intervals(run: Offsets, message: Ints, synchronises: Flags, rank: Ints) -> tuple[Ints, Ints]:
+    """Per message the highest rank delivered before it and the lowest after it, anywhere."""
     low = np.full(rank.size, -1, np.int32)
     high = np.full(rank.size, NEVER, np.int32)
-    top = np.full(run.size - 1, -1, np.int32)
     for r in range(run.size - 1):
         latest = np.int32(-1)
         for i in range(run[r], run[r + 1]):
@@ -92,31 +93,30 @@ def intervals(run: Offsets, message: Ints, synchronises: Flags, rank: Ints) -> t
             low[m] = max(low[m], latest)
             if synchronises[m]:
                 latest = rank[m]
-        top[r] = latest
         coming = np.int32(NEVER)
         for i in range(run[r + 1] - 1, run[r] - 1, -1):
             m = message[i]
             high[m] = min(high[m], coming)
             if synchronises[m]:
                 coming = rank[m]
-    return low, high, top
+    return low, high
 
 
 @kernel
 def disagreement(
     m: int, run: Offsets, message: Ints, synchronises: Flags, rank: Ints, at_off: Offsets, at_run: Ints, at: Ints,
-    low: int, high: int, top: Ints, lacking: Ints, before: Ints, after: Ints,
+    low: int, high: int, lacking: Ints, lacking_end: Offsets, before: Ints, after: Ints,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """What is wrong with message `m` of a key: (kind, total message, run that has m before it, run that does not).
 
-    Only total messages ranked between `high` and `low` can be on both sides of m. `lacking` are the runs that were
-    owed m and never got it, `top` has the highest rank of each run. `before` and `after` are scratch, -1 everywhere,
-    and left so.
+    Only total messages ranked between `high` and `low` can be on both sides of m. `lacking` are the runs that owed m
+    and never delivered it, and `lacking_end` is where that ceased to be owed. `before` and `after` are scratch, -1
+    everywhere, and left so.
     """
     result = (-1, -1, -1, -1)
     reach = low
-    for r in lacking:
-        reach = max(reach, top[r])
+    for k in range(lacking.size):
+        reach = max(reach, highest(run[lacking[k]], lacking_end[k], message, synchronises, rank))
     for k in range(at_off[m], at_off[m + 1]):
         _mark(run[at_run[k]], run[at_run[k] + 1], run[at_run[k]] + at[k], at_run[k], message, synchronises, rank,
               high, reach, before, after)  # fmt: skip
@@ -125,16 +125,25 @@ def disagreement(
             t = message[i]
             if result[0] < 0 and before[t] >= 0 and after[t] >= 0:
                 result = (OPPOSITE, t, after[t], before[t])
-    for r in lacking:
-        for i in range(run[r], run[r + 1]):
+    for k in range(lacking.size):
+        for i in range(run[lacking[k]], lacking_end[k]):
             t = message[i]
             if result[0] < 0 and after[t] >= 0:
-                result = (SKIPPED, t, after[t], r)
+                result = (SKIPPED, t, after[t], lacking[k])
     for k in range(at_off[m], at_off[m + 1]):
         for i in range(run[at_run[k]], run[at_run[k] + 1]):
             before[message[i]] = -1
             after[message[i]] = -1
     return result
+
+
+@kernel
+def highest(begin: int, end: int, message: Ints, synchronises: Flags, rank: Ints) -> int:
+    """The rank of the last total message in a stretch of a run; -1 if there is none."""
+    for i in range(end - 1, begin - 1, -1):
+        if synchronises[message[i]]:
+            return int(rank[message[i]])
+    return -1
 
 
 @kernel

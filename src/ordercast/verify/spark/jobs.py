@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ordercast.trace.store import TraceError, event_files
+from ordercast.verify.asked import Asked
 from ordercast.verify.build import prepare
 from ordercast.verify.columns import open_columns
 from ordercast.verify.judge import WITNESSES, conclude, judge_trace
@@ -43,12 +44,10 @@ def verify_runs(
     spark: SparkSession,
     paths: Sequence[Path | str],
     *,
-    checks: list[str] | None = None,
-    scope: str | None = None,
-    order_scope: str | None = None,
     witnesses: int = WITNESSES,
     huge_rows: int = HUGE_ROWS,
     work: Path | None = None,
+    **asked: Any,
 ) -> list[Verdict]:
     """A verdict for every run in `paths`, in their order: the same as `judge_path` gives.
 
@@ -61,7 +60,7 @@ def verify_runs(
     judged: dict[Path, list[Verdict]] = {}
     problems: list[str] = []
     if small:
-        settings = {"checks": checks, "scope": scope, "order_scope": order_scope, "witnesses": witnesses}
+        settings = {"witnesses": witnesses, **asked}
         found = _on_spark(spark, "judging runs", [str(run) for run in small], _JudgeRun(settings))
         for run, (result, problem) in zip(small, found, strict=True):
             if problem is not None:
@@ -70,7 +69,7 @@ def verify_runs(
                 judged[run] = msgspec.json.decode(result, type=list[Verdict])
     for run in sorted(huge):
         try:
-            judged[run] = _judge_huge(spark, run, checks, scope, order_scope, witnesses, work)
+            judged[run] = _judge_huge(spark, run, Asked(**asked), witnesses, work)
         except TraceError as error:
             problems.append(str(error))
     if problems:
@@ -88,15 +87,7 @@ def _events_in(run: Path) -> int:
         return 0  # Whoever loads it says what is wrong with it.
 
 
-def _judge_huge(
-    spark: SparkSession,
-    run: Path,
-    checks: list[str] | None,
-    scope: str | None,
-    order_scope: str | None,
-    witnesses: int,
-    work: Path | None,
-) -> list[Verdict]:
+def _judge_huge(spark: SparkSession, run: Path, asked: Asked, witnesses: int, work: Path | None) -> list[Verdict]:
     """Prepare the columns once, here, and let tasks map them."""
     verdicts = []
     for trace in load_run(run):
@@ -105,7 +96,7 @@ def _judge_huge(
         except OSError as error:
             raise TraceError(f"{work or run.parent}: no room for the columns of {run}: {error.strerror}") from None
         try:
-            columns = prepare(trace, checks=checks, scope=scope, order_scope=order_scope)
+            columns = prepare(trace, asked)
             del trace  # Its rows are the largest thing in memory, and the columns have all that matters of them.
             columns.save(directory)
             tasks = plan(columns, block=TASK_BLOCK)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from ordercast.trace.schema import INFO_END
 from ordercast.verify.spark.run_metrics import QUANTILES, Digest, Distribution, Repair, Topology
 
 if TYPE_CHECKING:
@@ -102,10 +103,10 @@ def topology_of(rows: Sequence[Told], *, one_clock: bool) -> Topology | None:
 
 
 def _down(in_order: Iterable[Told]) -> set[str]:
-    """Nodes that crashed and did not come back, or left."""
+    """Nodes that crashed and did not come back, or left; not those for which the run ended."""
     down: dict[str, bool] = {}
     for row in in_order:
-        if row.kind in ("crash", "leave"):
+        if row.kind == "crash" or (row.kind == "leave" and INFO_END not in row.info):
             down[row.node] = True
         elif row.kind in ("recover", "join"):
             down[row.node] = False
