@@ -17,10 +17,13 @@ import pytest
 
 from ordercast.api import connect
 from ordercast.cli import main
+from ordercast.core.ids import Topic
 from ordercast.net.brokers.admin_client import ask
 from ordercast.net.brokers.cluster import start_ticks
+from ordercast.net.brokers.ledger import BrokerLedger
 from ordercast.net.turn_ports import address_of, lasting_door
 from ordercast.net.wire.credentials import Credentials
+from tests.support.client_edge import publication
 from tests.support.loop import run_async
 from tests.support.wires import Stranger
 
@@ -196,6 +199,73 @@ def test_a_broker_that_cannot_write_its_log_stops_with_one_line(tmp_path: Path) 
     _, err = process.communicate(timeout=10)
     assert process.returncode == 70
     assert err.splitlines()[-1] == "ordercast: broker b0 stops: its disk fails: File too large"
+
+
+def _damaged_ledger(data: Path) -> Path:
+    """A log of a hundred publications with one wrong bit in the middle."""
+    ledger = BrokerLedger(data)
+    for number in range(1, 101):
+        ledger.entries(Topic("t"), (publication("ann", number),))
+        ledger.flush()
+    ledger.close()
+    (path,) = data.rglob("*.log")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 8
+    path.write_bytes(content)
+    return path
+
+
+def test_a_broker_with_a_damaged_log_says_where_and_starts_only_when_told_to_salvage_it(
+    ordercast: Command, tmp_path: Path
+) -> None:
+    path = _damaged_ledger(tmp_path / "data")
+    content = path.read_bytes()
+    code, _, err = ordercast("broker", "--id", "b1", "--listen", "127.0.0.1:0", "--data", "data")
+    assert code == 2
+    (line,) = err.splitlines()
+    assert line.startswith("ordercast: data/ledger/00000001.log: damaged at byte ")
+    assert line.endswith("; --salvage starts with all that is readable")
+    assert path.read_bytes() == content
+
+    process = _spawn(tmp_path, "--listen", "127.0.0.1:0", "--data", "data", "--salvage")
+    process.terminate()
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    (warning,) = (told for told in map(msgspec.json.decode, err.splitlines()) if "salvaged" in told["event"])
+    assert (warning["kept"], warning["writes"]) == ("data/ledger/00000001.damaged", 1)
+    assert path.with_suffix(".damaged").read_bytes() == content
+    again = BrokerLedger(tmp_path / "data")
+    assert len(again.saved().entries[Topic("t")]) == 99
+    again.close()
+
+
+def test_one_broker_of_a_cluster_is_restarted_from_what_is_readable(ordercast: Command, tmp_path: Path) -> None:
+    file = write_cluster(tmp_path, free_ports(1), 'data = "data"\n')
+    path = _damaged_ledger(tmp_path / "data" / "b0")
+    try:
+        code, _, err = ordercast("up", file)
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"broker 'b0' did not start: {path}: damaged at byte" in err
+        code, _, err = ordercast("restart", "b0", "--cluster", file)
+        assert code == 2
+        code, out, err = ordercast("restart", "b0", "--cluster", file, "--salvage")
+        assert (code, out.startswith("b0: process "), err) == (0, True, "")
+        assert path.with_suffix(".damaged").exists()
+    finally:
+        ordercast("down", "--cluster", file)
+
+
+def test_a_broker_that_finds_the_disk_full_when_it_starts_says_so_in_one_line(tmp_path: Path) -> None:
+    limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); "
+    run = "sys.argv = ['ordercast', *sys.argv[1:]]; runpy.run_module('ordercast', run_name='__main__')"
+    for bytes_left, named in ((0, "data: data/life.new"), (10, "data/ledger/00000001.log")):
+        ran = subprocess.run(
+            [sys.executable, "-B", "-c", limit.format(bytes_left) + run, "broker", "--id", "b0", "--listen",
+             "127.0.0.1:0", "--data", "data"],
+            cwd=tmp_path, text=True, capture_output=True, timeout=30, check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        )  # fmt: skip
+        assert (ran.returncode, ran.stderr) == (2, f"ordercast: {named}: File too large\n")
 
 
 def test_two_brokers_cannot_share_a_data_directory(ordercast: Command, tmp_path: Path) -> None:

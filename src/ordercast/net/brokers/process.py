@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ordercast.broker.node import BROKER_CODEC, Broker
-from ordercast.broker.place import Place
+from ordercast.broker.place import Place, Saved
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer, Wires
@@ -88,17 +88,11 @@ class BrokerProcess:
         try:
             cluster.credentials().check_listen(str(door.getsockname()[0]))
             place = await self._find_place(self._address(door))
+            saved = self._open_ledger(place.life)
+            journal = self._journal(place.life, kept=saved is not None)
         except BaseException:
             door.close()
             raise
-        saved = None
-        if self._data is not None:
-            self._data.begin(place.life)
-            self._ledger = BrokerLedger(
-                self._data.path, fsync=cluster.fsync, disk=self._disk, salvage=launch.salvage
-            )  # fmt: skip
-            self._ledger.log.report(launch.id)
-            saved = self._ledger.saved()
         entry = cluster.find(launch.id)
         settings = cluster.settings_of(entry)
 
@@ -109,7 +103,7 @@ class BrokerProcess:
         me = Peer(BROKER, launch.id, place.life, place.address)
         self.host = ProcessHost(
             me, build, BROKER_CODEC, cluster.limits, credentials=cluster.credentials(),
-            journal=self._journal(place.life, kept=saved is not None), ledger=self._ledger,
+            journal=journal, ledger=self._ledger,
         )  # fmt: skip
         self.host.term = lambda: self.broker.tree.term[0]
         await self.host.start(door)
@@ -142,6 +136,18 @@ class BrokerProcess:
             self._ledger.abandon()
         if self._data is not None:
             self._data.release()
+
+    def _open_ledger(self, life: int) -> Saved | None:
+        """What earlier lives have left, if this broker has a data directory."""
+        if self._data is None:
+            return None
+        self._data.begin(life)
+        launch = self.launch
+        self._ledger = BrokerLedger(
+            self._data.path, fsync=launch.cluster.fsync, disk=self._disk, salvage=launch.salvage
+        )  # fmt: skip
+        self._ledger.log.report(launch.id)
+        return self._ledger.saved()
 
     def _address(self, door: socket.socket) -> str:
         entry = self.launch.cluster.find(self.launch.id)
