@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ordercast.core.errors import UsageError
@@ -140,17 +140,15 @@ def test_a_salvaged_log_has_every_turn_before_and_behind_the_damage(tmp_path: Pa
     written = BrokerUser(tmp_path / "written")
     ends = written.write()
     data = written.segment.read_bytes()
-    for place, flipped in every_flip(data):
-        if place % 7:
-            continue
+    for place, flipped in list(every_flip(data))[::19]:
         with tempfile.TemporaryDirectory(dir=tmp_path) as directory:
             user = BrokerUser(Path(directory))
-            user.write()
-            user.segment.write_bytes(flipped)
+            (user.directory / "ledger").mkdir()
+            (user.directory / "ledger" / "00000001.log").write_bytes(flipped)
             hit = next(turn for turn, end in enumerate(ends) if end > place)
             first = ends[0] - (ends[1] - ends[0])
             expected = [turn for turn in range(TURNS) if place < first or turn != hit]
-            ledger = BrokerLedger(user.directory, salvage=True)
+            ledger = BrokerLedger(user.directory, salvage=True, fsync="never")
             ledger.abandon()
             assert [entry.number - 1 for entry in ledger.saved().entries[T]] == expected
             assert not ledger.saved().whole
@@ -326,6 +324,7 @@ def test_what_is_kept_is_private(user: User) -> None:
 _BROKER = segments.begun(7, "broker", [b"\x90"])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400) | st.binary(max_size=300).map(_BROKER.__add__))
 @example(b"")
 @example(segments.PREAMBLE)
@@ -353,6 +352,7 @@ def _complaint(directory: Path, *, salvage: bool) -> str | None:
     return None
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_number_of_changes_loses_only_what_they_touch(data: st.DataObject) -> None:
     """Frames are found again behind bytes that were changed, removed or put in."""

@@ -117,13 +117,14 @@ def _compare(real: Any, model: Any) -> None:
         assert list(one.get(part, ())) == list(other.get(part, ())), "in the same order: a new life goes through them"
 
 
+@settings(deadline=None)
 @given(st.lists(BROKER_CALLS, max_size=40))
 def test_a_brokers_log_means_what_its_ledger_in_memory_means(calls: list[Call]) -> None:
     _agree(calls, BrokerLedger, MemoryBrokerLedger(), MemoryBrokerLedger)
 
 
-@given(calls=st.lists(BROKER_CALLS, max_size=40))
-@settings(max_examples=30)
+@settings(deadline=None, max_examples=30)
+@given(st.lists(BROKER_CALLS, max_size=40))
 def test_it_does_so_when_it_begins_anew_all_the_time(calls: list[Call]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(broker_ledger, "_LEAST_BYTES", 1)
@@ -137,6 +138,7 @@ def _open_client(directory: Path) -> SqliteLedger:
     return ledger
 
 
+@settings(deadline=None)
 @given(st.lists(CLIENT_CALLS, max_size=40))
 def test_a_clients_database_means_what_its_ledger_in_memory_means(calls: list[Call]) -> None:
     _agree(calls, _open_client, MemoryClientLedger(ME), lambda: MemoryClientLedger(ME))
