@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from ordercast.cli.exits import HELD, UNDECIDED, VIOLATED
@@ -13,7 +14,8 @@ from ordercast.core.errors import UsageError
 from ordercast.core.registry import is_code
 
 if TYPE_CHECKING:
-    from ordercast.explore import Counterexample, Exploration, Replay
+    from ordercast.explore import BrokerScope, Counterexample, Exploration, Replay
+    from ordercast.explore.scope.publications import Edges as Edges_
 
 _CODES = {"holds": HELD, "violated": VIOLATED, "undecided": UNDECIDED}
 
@@ -37,6 +39,10 @@ Without = Annotated[
 Options = Annotated[
     list[str] | None, typer.Option("--set", help="Option of the protocol: rule=strict, delivery=end. Repeatable.")
 ]
+Clients = Annotated[
+    str | None, typer.Option(help="broker: who subscribes to what: 0:a;1:a+b.> is c0 at b0 and c1 at b1. Two on a.")
+]
+Crash = Annotated[str | None, typer.Option(help="broker: 1: b1 may crash at any moment. '1 returns': and come back.")]
 
 
 def explore(
@@ -61,6 +67,12 @@ def explore(
     suspicions: Annotated[int, typer.Option(help="So often anybody may suspect or trust anybody linked.")] = 0,
     toggles: Toggles = None,
     without: Without = None,
+    clients: Clients = None,
+    guarantee: Annotated[str, typer.Option(help="broker: of publications that do not say it themselves.")] = "causal",
+    crash: Crash = None,
+    cut: Annotated[str | None, typer.Option(help="broker: 0: the connection of c0 may break at any moment.")] = None,
+    early: Annotated[int, typer.Option(help="broker: so often a timer may run out early.")] = 0,
+    timer: Annotated[str, typer.Option(help="broker: which timers, by a word in their names.")] = "stability",
     idle_at_once: Annotated[
         bool, typer.Option("--idle-at-once", help="Packets that would change nothing are handled at once.")
     ] = False,
@@ -91,8 +103,10 @@ def explore(
     Example: ordercast explore daisy-chain-published --nodes 4 --messages 4 --ascending -o cycle.schedule.toml
 
     Example: ordercast explore locamu --nodes 4 --publish "0>t0,1>t0 after m1" --overtaking --losses 1 --toggle 0:1
+
+    Example: ordercast explore broker --nodes 2 --clients "0:a;1:a" --publish "0>a,1>a total" --cut 1
     """
-    from ordercast.explore import Faults
+    from ordercast.explore import Faults, explore_brokers
     from ordercast.explore import explore as run
     from ordercast.explore import replay as perform
     from ordercast.explore.scope.configurations import parse_destinations
@@ -109,7 +123,24 @@ def explore(
     for option in options or []:
         apply_override(chosen, option)
     lines = () if edges is None else parse_edges(edges)
-    count = (nodes_of(lines) if lines else 3) if nodes is None else nodes
+    count = (nodes_of(lines) if lines else 2 if protocol == "broker" else 3) if nodes is None else nodes
+    if protocol == "broker":
+        _refuse(
+            "protocol broker",
+            destinations=destinations, publishers=publishers, groups=groups, total_destinations=total_destinations,
+            overtaking=overtaking, losses=losses, suspicions=suspicions, toggle=toggles, without=without,
+            idle_at_once=idle_at_once, ascending=ascending, twins_in_order=twins_in_order, real_time=real_time,
+            scenario=scenario,
+        )  # fmt: skip
+        scope = _broker_scope(count, overlay or "line", lines, clients, messages, publish, guarantee, chosen)
+        scope = _with_trouble(scope, crash, cut, early, timer)
+        with progress_bar("exploring broker") as progress:
+            found = explore_brokers(
+                scope, keep_going=every, limit_states=limit_states, limit_seconds=limit_seconds, progress=progress
+            )
+        _show(found, out, json=json)
+        raise typer.Exit(_CODES[found.verdict])
+    _refuse(f"protocol {protocol}", clients=clients, crash=crash, cut=cut, early=early)
     faults = Faults(
         losses, suspicions, tuple(parse_toggle(toggle, count) for toggle in toggles or []), tuple(without or [])
     )
@@ -144,6 +175,45 @@ def explore(
     raise typer.Exit(_CODES[found.verdict])
 
 
+def _refuse(where: str, **given: object) -> None:
+    """Options that mean nothing there."""
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')}: not for {where}")
+
+
+def _broker_scope(
+    brokers: int, overlay: str, edges: Edges_, clients: str | None, messages: int, publish: str | None,
+    guarantee: str, options: dict[str, Any],
+) -> BrokerScope:  # fmt: skip
+    from ordercast.core.errors import unknown_name
+    from ordercast.core.messages import GUARANTEES
+    from ordercast.explore.brokers import scope as of
+
+    if guarantee not in GUARANTEES:
+        raise UsageError(f"--guarantee: {unknown_name('guarantee', guarantee, GUARANTEES)}")
+    talks = None
+    if publish is not None:
+        talks = tuple(of.parse_talk(text, GUARANTEES[guarantee]) for text in publish.split(","))
+    return of.BrokerScope(
+        brokers=brokers,
+        members=of.parse_members(clients or f"0:a;{brokers - 1}:a"),
+        parents=of.tree_of(overlay, brokers, edges),
+        messages=messages,
+        talks=talks,
+        guarantee=GUARANTEES[guarantee],
+        settings=of.settings_of(options),
+    )
+
+
+def _with_trouble(scope: BrokerScope, crash: str | None, cut: str | None, early: int, timer: str) -> BrokerScope:
+    from ordercast.explore.brokers.scope import Trouble, parse_crash, parse_number
+
+    broker, returns = (None, False) if crash is None else parse_crash(crash)
+    client = None if cut is None else parse_number(cut, "cut")
+    return msgspec.structs.replace(scope, trouble=Trouble(broker, returns, client, early, timer))
+
+
 def _parse_publishers(text: str, nodes: int) -> list[int]:
     from ordercast.explore.scope.configurations import parse_node
 
@@ -163,9 +233,10 @@ def _show(found: Exploration, out: Path | None, *, json: bool) -> None:
     for size in found.sizes:
         part = size.configurations if size.explored == size.configurations else f"{size.explored}/{size.configurations}"
         typer.echo(f"{size.messages:>8} {part!s:>14} {size.states:>12} {size.transitions:>12} {size.outcomes:>9}")
+    memory = f"{found.bytes_per_state:,.0f} bytes per state, " if found.bytes_per_state else ""
     typer.echo(
-        f"{found.seconds:.1f} s, {found.transitions_per_second:,.0f} transitions per second, "
-        f"{found.bytes_per_state:.0f} bytes per state, {found.machine_steps} distinct steps of machines",
+        f"{found.seconds:.1f} s, {found.transitions_per_second:,.0f} transitions per second, {memory}"
+        f"{found.machine_steps} distinct steps of machines",
         err=True,
     )
     if counterexample is not None:

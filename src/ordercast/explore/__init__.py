@@ -1,5 +1,7 @@
 """Runtime C: every interleaving of a small configuration."""
 
+from ordercast.explore.brokers.run import explore_brokers
+from ordercast.explore.brokers.scope import BrokerScope
 from ordercast.explore.result import Counterexample, Exploration, Replay, Size
 from ordercast.explore.run import explore, replay
 from ordercast.explore.scope.faults import Faults, Toggle
@@ -8,6 +10,7 @@ from ordercast.explore.stage.schedule import Schedule, read_schedule, write_sche
 from ordercast.explore.stage.timing import scenario_of
 
 __all__ = [
+    "BrokerScope",
     "Counterexample",
     "Exploration",
     "Faults",
@@ -17,6 +20,7 @@ __all__ = [
     "Size",
     "Toggle",
     "explore",
+    "explore_brokers",
     "read_schedule",
     "replay",
     "scenario_of",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from typing import Literal
 
 import msgspec
@@ -38,6 +40,26 @@ class Counterexample(msgspec.Struct, frozen=True):
     """What each node delivered, by node."""
 
 
+class Memory:
+    """What an exploration takes: the growth of the process, with all tables, whatever they are made of."""
+
+    def __init__(self) -> None:
+        self._before = _resident()
+
+    def per_state(self, states: int) -> float:
+        """Bytes by state; 0 where the states are too few for the growth to be theirs."""
+        return max(0, _resident() - self._before) / states if states >= _ENOUGH else 0.0
+
+
+_ENOUGH = 20_000
+_TO_BYTES = 1 if sys.platform == "darwin" else 1024
+
+
+def _resident() -> int:
+    """The most memory that this process has ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _TO_BYTES
+
+
 class Exploration(msgspec.Struct, kw_only=True):
     """The result of `explore`."""
 
@@ -48,7 +70,7 @@ class Exploration(msgspec.Struct, kw_only=True):
     """Whether nothing was left out for want of time or space."""
     counterexample: Counterexample | None = None
     violating: list[str] = []
-    """All configurations that can go wrong, if the exploration was told to go on after the first."""
+    """All configurations that can go wrong and the check they break, if it was told to go on after the first."""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     machine_steps: int = 0
@@ -56,7 +78,7 @@ class Exploration(msgspec.Struct, kw_only=True):
     largest: int = 0
     """States of the largest configuration."""
     bytes_per_state: float = 0.0
-    """Of the visited set of the largest configuration."""
+    """How much the process grew, by state of the largest configuration; 0: too few states to tell."""
 
     @property
     def verdict(self) -> Literal["holds", "violated", "undecided"]:

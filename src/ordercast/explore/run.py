@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,12 +12,13 @@ import msgspec
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.registry import ProtocolInfo, is_code
+from ordercast.explore.brokers.run import replay_brokers
 from ordercast.explore.machines.acting import Cause
 from ordercast.explore.machines.behaviour import Behaviour
 from ordercast.explore.machines.setting import Setting
 from ordercast.explore.plan import Plan, check_plan, scope_of
 from ordercast.explore.promises.properties import Violation, delivered, name
-from ordercast.explore.result import Counterexample, Exploration, Replay, Size
+from ordercast.explore.result import Counterexample, Exploration, Memory, Replay, Size
 from ordercast.explore.scope.configurations import Configuration
 from ordercast.explore.scope.faults import Faults
 from ordercast.explore.scope.publications import Publication, parse_edges, publications_of
@@ -36,7 +36,6 @@ Progress = Callable[[float], None]
 
 _LARGEST_TABLE = 4_000_000
 """Entries of what was learnt before it is forgotten, between two configurations."""
-_SET_ENTRY_BYTES = 16
 
 
 def explore(
@@ -121,6 +120,8 @@ def replay(schedule: Schedule | Path, protocol: str | None = None, *, trust: boo
     if protocol is None and not trust and is_code(value.protocol):
         raise UsageError(f"{schedule}: protocol: {value.protocol!r} is code; if you trust it: --trust")
     try:
+        if value.protocol == "broker":
+            return replay_brokers(value)
         info = lookup(protocol or value.protocol)
         configuration = value.configuration()
         setting = _setting_of(value, info, configuration)
@@ -165,6 +166,7 @@ class _Explorer:
         scope = plan.scope
         self._setting = plan.setting()
         self._behaviour = self._fresh_behaviour()
+        self._memory = Memory()
         self._begin, self._cpu_begin = time.monotonic(), time.process_time()
         self._steps_before = 0
         self._done = 0
@@ -185,6 +187,7 @@ class _Explorer:
             if collecting:
                 gc.enable()
         self.result.machine_steps = self._steps_before + self._behaviour.steps_run
+        self.result.bytes_per_state = self._memory.per_state(self.result.largest)
         self.result.seconds = time.monotonic() - self._begin
         self.result.cpu_seconds = time.process_time() - self._cpu_begin
         return self.result
@@ -224,7 +227,7 @@ class _Explorer:
         else:
             size.outcomes += judge.distinct_outcomes(twins_in_order=self.plan.twins_in_order)
         if found is not None:
-            self._broken(configuration)
+            self._broken(configuration, found if isinstance(found, Violation) else found.violation)
         self._done += 1
         if self._progress is not None:
             self._progress(self._done / self._total)
@@ -248,9 +251,6 @@ class _Explorer:
         size.longest = max(size.longest, search.depth)
         if len(search.seen) > self.result.largest:
             self.result.largest = len(search.seen)
-            state = next(iter(search.seen))
-            slots = (sys.getsizeof(search.seen) - sys.getsizeof(set())) / len(search.seen)
-            self.result.bytes_per_state = sys.getsizeof(state) + max(slots, _SET_ENTRY_BYTES)
 
     def _check_limits(self, states: int) -> None:
         plan = self.plan
@@ -259,9 +259,9 @@ class _Explorer:
         if plan.limit_seconds is not None and time.monotonic() - self._begin > plan.limit_seconds:
             raise LimitReachedError
 
-    def _broken(self, configuration: Configuration) -> None:
-        """Note a configuration that can go wrong; the first one with a shortest schedule."""
-        self.result.violating.append(str(configuration))
+    def _broken(self, configuration: Configuration, violation: Violation) -> None:
+        """Note a configuration that can go wrong, and which check; the first one with a shortest schedule."""
+        self.result.violating.append(f"{configuration}: {violation.check}")
         if self.result.counterexample is not None:
             return
         behaviour = Behaviour(self._setting, fifo=self.plan.fifo, idle_at_once=self.plan.idle_at_once)

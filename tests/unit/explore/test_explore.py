@@ -100,7 +100,7 @@ def test_a_state_that_hides_something_is_not_believed() -> None:
 def test_keep_going_lists_every_configuration_that_can_go_wrong() -> None:
     found = explore(toy(toys.Careless), nodes=2, messages=2, sizes_from=1, keep_going=True)
 
-    assert found.violating == ["m1{n0,n1} m2{n0,n1}"]
+    assert found.violating == ["m1{n0,n1} m2{n0,n1}: prefix"]
     assert sum(size.explored for size in found.sizes) == 3 + 6
 
 

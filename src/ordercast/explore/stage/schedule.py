@@ -75,6 +75,16 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Of m1, m2, ..., to groups: `n0>a`, or `n0>b after m1`."""
     without: list[str] = []
     """Types of packets that do not arrive before everyone settles."""
+    clients: list[str] = []
+    """Of a tree of brokers: `b0:a`, or `b1:a+b.>`; c0, c1, ... in this order."""
+    crash: str = ""
+    """The broker that may crash, `b1` or `b1 returns`."""
+    cut: str = ""
+    """The client whose connection may break."""
+    early: int = 0
+    """How often a timer may run out early."""
+    timer: str = ""
+    """The word in the names of those timers."""
     steps: list[str]
     violation: Violation | None = None
     """What the last step breaks."""
@@ -125,7 +135,7 @@ def read_schedule(path: Path) -> Schedule:
     schedule = msgspec.structs.replace(schedule, protocol=_seen_from(schedule.protocol, Path(), path.parent))
     if schedule.format != 1:
         raise UsageError(f"{path}: format: {schedule.format} is not 1, the only one known")
-    for i, step in enumerate(schedule.steps):
+    for i, step in enumerate(schedule.steps if not schedule.clients else []):
         try:
             parse_step(step)
         except UsageError as error:
@@ -141,8 +151,8 @@ def write_schedule(path: Path, schedule: Schedule, story: list[str]) -> None:
         f"nodes = {schedule.nodes}",
         f"edges = {_toml(schedule.edges)}" if schedule.edges else f"overlay = {_toml(schedule.overlay)}",
     ]
-    if schedule.without:
-        lines.append(f"without = {_toml(schedule.without)}")
+    plain = ("without", "clients", "crash", "cut", "early", "timer")
+    lines += [f"{key} = {_toml(value)}" for key in plain if (value := getattr(schedule, key))]
     if schedule.publications:
         lines.append("publications = [")
         lines += [f"  {_toml(text)},  # {name(i)}" for i, text in enumerate(schedule.publications)]
