@@ -152,7 +152,7 @@ class Surroundings:
     def deliver(self, entries: Sequence[Publication]) -> None:
         self.delivered += entries
 
-    def session_lost(self, _reason: str) -> None:
+    def session_lost(self, _reason: str, _unanswered: Sequence[Publication]) -> None:
         self.lost = True
 
     def denied(self, topic: Topic, reason: str) -> None:
