@@ -77,7 +77,7 @@ def test_what_was_published_without_any_broker_is_sent_by_the_next_life(tmp_path
 
 
 def test_a_session_that_the_overlay_gave_up_is_followed_by_a_new_one(tmp_path: Path) -> None:
-    """C9, FM5: the program is told, and decides what becomes of what it published and was never answered."""
+    """BRK-C9, BRK-FM5: the program is told, and decides what becomes of what it published and was never answered."""
 
     async def main() -> None:
         host = await toy_broker()

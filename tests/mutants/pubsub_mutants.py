@@ -1,4 +1,4 @@
-"""Brokers and clients with one corrected rule taken away at a time (A1 to A13 and others)."""
+"""Brokers and clients with one corrected rule taken away at a time (the ablations BRK-A1 to BRK-A13, and others)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _NoHistory(Joining):
 
 
 class NoHistory(ClientMachine):
-    """A1: a client does not give the next edge what the last one may have taken with it."""
+    """BRK-A1: a client does not give the next edge what the last one may have taken with it."""
 
     def make_joining(self) -> Joining:
         return _NoHistory(self.session, self.stability)
@@ -63,7 +63,7 @@ class _NoOutbox(Joining):
 
 
 class NoOutbox(ClientMachine):
-    """C6: what was published before the edge died is not published again."""
+    """BRK-C6: what was published before the edge died is not published again."""
 
     def make_joining(self) -> Joining:
         return _NoOutbox(self.session, self.stability)
@@ -73,21 +73,21 @@ class NoOutbox(ClientMachine):
 
 
 class NoConfirmation(Members):
-    """A2: an edge serves a client without asking the root."""
+    """BRK-A2: an edge serves a client without asking the root."""
 
     def confirmation_needed(self) -> bool:
         return False
 
 
 class CommitsForThePresent(Ordering):
-    """A3: the root waits for the members that are below it just now."""
+    """BRK-A3: the root waits for the members that are below it just now."""
 
     def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
         return {member for member, _ in node.present()} <= {member for member, _ in covered}
 
 
 class LastIds(Channels):
-    """A5: a broker sends what follows the last number of each publisher that the other has."""
+    """BRK-A5: a broker sends what follows the last number of each publisher that the other has."""
 
     def lacking(self, node: TopicNode, have: Summary, base: Vector) -> list[Publication]:
         last = {origin: max([low, *extras]) for origin, (low, extras) in have.items()}
@@ -95,7 +95,7 @@ class LastIds(Channels):
 
 
 class ShortBuffer(Channels):
-    """A6: a log keeps its last entries only."""
+    """BRK-A6: a log keeps its last entries only."""
 
     longest: ClassVar[int] = 3
 
@@ -105,14 +105,14 @@ class ShortBuffer(Channels):
 
 
 class OpensAtOnce(Authority):
-    """A9: a new root grants attaches before it has heard of all members."""
+    """BRK-A9: a new root grants attaches before it has heard of all members."""
 
     def may_open(self, node: TopicNode) -> bool:
         return True
 
 
 class LocksBlockAll(Ordering):
-    """A11: a locked key stops whatever carries it, also what other brokers have admitted."""
+    """BRK-A11: a locked key stops whatever carries it, also what other brokers have admitted."""
 
     def passing(self, node: TopicNode, entries: tuple[Publication, ...]) -> tuple[Publication, ...]:
         parked: list[Publication] = node.__dict__.setdefault("parked", [])
@@ -135,28 +135,28 @@ class LocksBlockAll(Ordering):
 
 
 class NeverGrounded(Channels):
-    """A12: a broker without a confirmed member goes on with the log that it had."""
+    """BRK-A12: a broker without a confirmed member goes on with the log that it had."""
 
     def must_be_grounded(self, *_: Any) -> bool:
         return False
 
 
 class AnyChannel(Channels):
-    """A13: what is left over from before the channel was reopened is taken for its answer."""
+    """BRK-A13: what is left over from before the channel was reopened is taken for its answer."""
 
     def current(self, node: TopicNode, open_id: int) -> bool:
         return True
 
 
 class EarlyBase(Stability):
-    """ST2: what the members that have reported have counts as stable."""
+    """BRK-ST2: what the members that have reported have counts as stable."""
 
     def _all_have_voted(self, node: TopicNode, members: Coverage) -> bool:
         return True
 
 
 class BaseUntold(Stability):
-    """ST3: a base that grew while a channel was opening stays below."""
+    """BRK-ST3: a base that grew while a channel was opening stays below."""
 
     def tell_base(self, node: TopicNode, link: Connection, base: Vector) -> None:
         pass
@@ -173,7 +173,7 @@ class NoOrphans(Orphans):
 
 
 class NoRootCheck(Parenting):
-    """A4: a broker takes a child without asking whether it hangs on a root itself."""
+    """BRK-A4: a broker takes a child without asking whether it hangs on a root itself."""
 
     def asked(self, line: Connection, node: NodeId, packet: ParentRequest) -> None:
         super().asked(line, node, packet)
@@ -182,7 +182,7 @@ class NoRootCheck(Parenting):
 
 
 class Proclaimed(Election):
-    """A10: whoever claims to be root is root."""
+    """BRK-A10: whoever claims to be root is root."""
 
     def _check(self) -> None:
         self.claim.wait_no_longer()
@@ -190,7 +190,7 @@ class Proclaimed(Election):
 
 
 class ManyPromises(Election):
-    """O13.3 with partitions: a second claimant of the same term gets the word too."""
+    """BRK-O13.3 with partitions: a second claimant of the same term gets the word too."""
 
     def _may_promise(self, node: NodeId, packet: RootElection) -> bool:
         return packet.number >= self.terms.promised

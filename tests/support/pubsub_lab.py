@@ -226,11 +226,11 @@ def _verdict(writer: TableWriter, manifest: Manifest) -> Verdict | None:
 
 
 def between_the_living(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The rows without what clients delivered shortly before they died or left: guarantees compare live members (G1).
+    """The rows without what clients delivered shortly before they died or left: BRK-G1 compares live members.
 
     Everything that such a client had delivered before its last publication that a living one had delivered by then is
     kept: whatever brought that publication to others brought its past too, in the same order. What reached them later
-    may have come as orphans (R3): its past too, but totals that only the dead had delivered are ordered anew.
+    may have come as orphans (BRK-R3): its past too, but totals that only the dead had delivered are ordered anew.
     """
     lives: dict[str, list[list[tuple[Any, ...]]]] = {}
     for row in rows:
@@ -265,7 +265,7 @@ def _closed_part(stay: list[tuple[Any, ...]], seen: dict[str, int], *, faults: b
     published = [i for i, row in enumerate(stay) if row[_KIND] == "publish" and seen.get(row[_MSG], end) < end]
     last = published[-1] if published else -1
     kept = [row for i, row in enumerate(stay) if i <= last or row[_KIND] != "deliver"]
-    if faults and any(row[_KIND] == "leave" for row in stay):  # As of a crashed one: all or none (G1).
+    if faults and any(row[_KIND] == "leave" for row in stay):  # As of a crashed one: all or none (BRK-G1).
         kept = [row for row in kept if row[_KIND] != "publish" or row[_MSG] in seen]
     return kept
 

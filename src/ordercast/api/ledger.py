@@ -1,4 +1,4 @@
-"""What a client with a data directory remembers, in one SQLite file (D1, FM6).
+"""What a client with a data directory remembers, in one SQLite file (BRK-D1, BRK-FM6).
 
 A turn is one transaction, committed to the disk before any packet of the turn leaves.
 """

@@ -1,1 +1,1 @@
-"""The broker: one machine made of small ones. docs/protocols/broker.md has the numbered rules (O1, S1, P1, ...)."""
+"""The broker: one machine made of small ones. Its rules (BRK-O1, BRK-S1, ...) are in docs/protocols/broker.md."""

@@ -42,25 +42,25 @@ class TopicsPort(Protocol):
     """What the overlay tells the topics, in the middle of its own rules."""
 
     def attached(self) -> None:
-        """O10.3: there is a parent; open every topic (S1)."""
+        """BRK-O10.3: there is a parent; open every topic (BRK-S1)."""
 
     def parent_lost(self) -> None:
-        """O3.1: all channels up are gone; nodes that are not grounded are reset (S7); joins in progress are over."""
+        """BRK-O3.1: channels up and joins in progress are over; nodes that are not grounded are reset (BRK-S7)."""
 
     def child_added(self, child: Connection) -> None:
-        """O9: a new child; send it the roster (RosterSync)."""
+        """BRK-O9: a new child; send it the roster (RosterSync)."""
 
     def child_lost(self, child: Connection) -> None:
-        """O2.4, O11: drop it from every topic (S8) and from the waves that wait for it (M9)."""
+        """BRK-O2.4, BRK-O11: drop it from every topic (BRK-S8) and from the waves that wait for it (BRK-M9)."""
 
     def term_adopted(self) -> None:
-        """O16: reports of another term are void; everything is evaluated anew (L6)."""
+        """BRK-O16: reports of another term are void; everything is evaluated anew (BRK-L6)."""
 
     def became_root(self) -> None:
-        """O15: no grants, no opened topics. O1: at the very first start every topic is open."""
+        """BRK-O15: no grants, no opened topics. BRK-O1: at the very first start every topic is open."""
 
     def may_decide(self) -> None:
-        """`decides` has become true: evaluate everything (L6)."""
+        """`decides` has become true: evaluate everything (BRK-L6)."""
 
     def stepped_down(self) -> None:
         """A root lost its lease and seeks: like `parent_lost` for a broker that had none."""
@@ -77,13 +77,13 @@ class TopicsPort(Protocol):
     def fenced(self) -> Fenced: ...
 
     def merge_roster(self, roster: Roster, fenced: Fenced) -> None:
-        """O14.1, M9.4: what other brokers know."""
+        """BRK-O14.1, BRK-M9.4: what other brokers know."""
 
     def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
-        """M1: a client said Attach; the overlay has already answered with a View."""
+        """BRK-M1: a client said Attach; the overlay has already answered with a View."""
 
     def client_lost(self, client: Connection, *, gone: bool) -> None:
-        """M8: its connection ended, on purpose (it leaves) or not."""
+        """BRK-M8: its connection ended, on purpose (it leaves) or not."""
 
     def receive(self, sender: Connection, packet: Packet) -> None:
         """A packet of pubsub.topic_packets or, from a client, of pubsub.client_packets."""

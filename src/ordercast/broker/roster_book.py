@@ -1,4 +1,4 @@
-"""Who is a member of what, as far as this broker knows. Merging two books in any order gives the same book (M9.4).
+"""Who is a member of what, as far as this broker knows. Merging two books in any order gives the same book (BRK-M9.4).
 
 A membership is known by the epoch of its last attach. It ends by a fence of the whole session, or by a departure from
 one topic up to an epoch; a membership of a later epoch than a departure counts.
@@ -77,7 +77,7 @@ class RosterBook(State):
         """Forget departures, and fences of adopters, after a while, with the memberships that they ended.
 
         A broker that has missed one for so long brings a membership back that nobody stands behind: it ends by its
-        absence (M10). Fences of clients are kept: their sessions could come back.
+        absence (BRK-M10). Fences of clients are kept: their sessions could come back.
         """
         for who in [who for who in self.ended if _APART in who or broker_of(who) is not None]:
             if now_ns - self._noted_ns.setdefault(who, now_ns) < keep_ns:
@@ -110,7 +110,7 @@ class RosterBook(State):
 
 
 def adopter(node: NodeId, life: int, names: int, topic: Topic) -> Origin:
-    """R2: no client is called like this, behind the session there is nothing in their names."""
+    """BRK-R2: no client is called like this, behind the session there is nothing in their names."""
     return Origin(f"{node}~{life}.{names}@{topic}")
 
 
@@ -133,7 +133,7 @@ def fence(member: Origin) -> Fenced:
 
 
 def departure(topic: Topic, member: Origin, epoch: int) -> Fenced:
-    """M11: the membership of that epoch, and any earlier one, is over."""
+    """BRK-M11: the membership of that epoch, and any earlier one, is over."""
     return {_departure(topic, member): epoch}
 
 

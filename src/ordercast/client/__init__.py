@@ -1,1 +1,1 @@
-"""The application's end as a machine: outbox, received-sets, history, failover. Rules C1 to C9 of the broker page."""
+"""The application's end as a machine: outbox, received-sets, history, failover. Rules BRK-C1 to BRK-C9."""

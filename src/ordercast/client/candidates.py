@@ -1,4 +1,4 @@
-"""Where to go when there is no edge: the view by distance, then the directory, then what the user said (C5)."""
+"""Where to go when there is no edge: the view by distance, then the directory, then what the user said (BRK-C5)."""
 
 from __future__ import annotations
 

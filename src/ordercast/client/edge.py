@@ -1,4 +1,4 @@
-"""The client's one connection: finding an edge, noticing that it is lost, finding the next (C3, C5)."""
+"""The client's one connection: finding an edge, noticing that it is lost, finding the next (BRK-C3, BRK-C5)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Edge(State):
         self.wires.set_timer(REQUEST, ns(self.settings.request_ms))
 
     def _pause(self) -> None:
-        """C5: none left; rest a while, start over. The pauses of clients that lost the same edge must differ."""
+        """BRK-C5: none left; rest a while, start over. The pauses of clients that lost the same edge must differ."""
         self.passes += 1
         self.watcher.nobody_answers(self.candidates.summary())
         part = chance.unit(chance.salt(0, self.origin, "retry", self.passes))
@@ -100,7 +100,7 @@ class Edge(State):
         self.heard_ns = self.wires.now_ns
 
     def viewed(self, view: View) -> None:
-        """C3. The first View on a connection means that the broker has taken the Attach."""
+        """BRK-C3. The first View on a connection means that the broker has taken the Attach."""
         self.candidates.learn(view)
         if self.attached:
             return

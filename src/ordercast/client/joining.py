@@ -1,4 +1,4 @@
-"""Becoming a member of a topic at the present edge, and ceasing to be one (C5, C6, C8, M11)."""
+"""Becoming a member of a topic at the present edge, and ceasing to be one (BRK-C5, BRK-C6, BRK-C8, BRK-M11)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Joining(State):
                 self._ask(membership)
 
     def all_lost(self) -> None:
-        """C5: nothing is live until another edge says so."""
+        """BRK-C5: nothing is live until another edge says so."""
         for membership in self.session.memberships():
             membership.phase = OUT
             membership.open = True
@@ -66,7 +66,7 @@ class Joining(State):
         self.session.edge.expect_grants()
 
     def topic_state(self, packet: TopicState) -> None:
-        """C5: tell the edge what this client has, and give it the history that it may lack.
+        """BRK-C5: tell the edge what this client has, and give it the history that it may lack.
 
         An edge that has to start over with the topic asks again in the same way.
         """
@@ -87,7 +87,7 @@ class Joining(State):
         return [entry for entry in membership.kept() if entry.number > low(entry.origin, 0)]
 
     def granted(self, packet: Granted) -> None:
-        """M6, C8: confirmed. What is below the base was forgotten before this client came, and counts as received."""
+        """BRK-M6, BRK-C8: confirmed. What is below the base was forgotten before, and counts as received."""
         session = self.session
         membership = session.topics.get(packet.topic)
         if membership is None or membership.phase != RESUMED:
@@ -102,7 +102,7 @@ class Joining(State):
         self.stability.raise_base(membership, packet.base)
 
     def live(self, packet: Live) -> None:
-        """C6: the outbox again, in order, then what is new."""
+        """BRK-C6: the outbox again, in order, then what is new."""
         session = self.session
         membership = session.topics.get(packet.topic)
         if membership is None or membership.phase != GRANTED:
@@ -136,7 +136,7 @@ class Joining(State):
         session.app.denied(packet.topic, packet.reason)
 
     def unwanted(self, membership: Membership) -> None:
-        """M11: deliveries end here; the membership ends once nothing published depends on it.
+        """BRK-M11: deliveries end here; the membership ends once nothing published depends on it.
 
         A next life before that is a member that only publishes: it takes nothing, and is not missed.
         """

@@ -1,4 +1,4 @@
-"""The client: publishes, receives each publication once and in order, and outlives its edge brokers (C1 to C9).
+"""The client: publishes, receives each publication once and in order, and outlives its edge brokers (BRK-C1 to BRK-C9).
 
 Brokers are soft state, clients the durable end points: a publication that nobody has delivered yet is in its
 publisher's outbox, one that somebody has delivered is in that client's history until every member has it. Both are
@@ -91,7 +91,7 @@ class ClientMachine(ProcessMachine):
     def publish(
         self, topic: Topic, payload: bytes, keys: tuple[str, ...] = NO_KEY, guarantee: Guarantee = Guarantee.CAUSAL
     ) -> int:
-        """C1: the number of the publication. It leaves with the others of this turn."""
+        """BRK-C1: the number of the publication. It leaves with the others of this turn."""
         membership = self.topics.get(topic)
         if membership is None or membership.wants is None:
             membership = self.joining.want(topic, receives=self._follows(topic))
@@ -119,7 +119,7 @@ class ClientMachine(ProcessMachine):
             self.joining.want(topic, receives=True)
 
     def unsubscribe(self, topic: Topic) -> None:
-        """M11: deliveries end here. `app.left` follows once what was published on the topic needs no member."""
+        """BRK-M11: deliveries end here. `app.left` follows once what was published on the topic needs no member."""
         membership = self.topics.get(topic)
         if membership is not None and membership.wants is not None:
             self.joining.unwanted(membership)
@@ -183,7 +183,7 @@ class ClientMachine(ProcessMachine):
 
     def on_packets(self, connection: Connection, packets: Sequence[Packet]) -> None:
         if connection != self.edge.connection:
-            return  # C2: only the current edge counts.
+            return  # BRK-C2: only the current edge counts.
         self.edge.heard()
         for packet in packets:
             handler = self._handlers.get(type(packet))
@@ -202,7 +202,7 @@ class ClientMachine(ProcessMachine):
             self.edge.timer(name)
 
     def on_turn_end(self) -> None:
-        """C1: as few packets per topic as hold all that was published in this turn."""
+        """BRK-C1: as few packets per topic as hold all that was published in this turn."""
         session = self.session
         if not session.unsent:
             return
@@ -241,7 +241,7 @@ class ClientMachine(ProcessMachine):
         """Having been heard is all."""
 
     def _denied(self, packet: wire.Denied) -> None:
-        """C9 if the session is over; else only this topic."""
+        """BRK-C9 if the session is over; else only this topic."""
         if packet.reason == wire.FENCED:
             self.stop("the session is over")
             unanswered = [entry for membership in self.session.memberships() for entry in membership.unanswered()]
@@ -264,7 +264,7 @@ class ClientMachine(ProcessMachine):
     # Publications
 
     def _entries(self, packet: wire.Entries) -> None:
-        """C2: each once, in this order; own ones leave the outbox."""
+        """BRK-C2: each once, in this order; own ones leave the outbox."""
         membership = self.topics.get(packet.topic)
         if membership is None or not membership.asked_to_receive or membership.phase not in (GRANTED, LIVE):
             return
@@ -291,7 +291,7 @@ class ClientMachine(ProcessMachine):
             self.joining.leave_if_possible(membership)
 
     def _without_voids(self, membership: Membership, fresh: Sequence[Publication]) -> Sequence[Publication]:
-        """V1: voids are passed on like history, but not to the application."""
+        """BRK-V1: voids are passed on like history, but not to the application."""
         membership.remember([entry for entry in fresh if entry.is_void], taken=True)
         self.stability.report_soon(membership)
         return [entry for entry in fresh if not entry.is_void]
@@ -315,7 +315,7 @@ class ClientMachine(ProcessMachine):
         self.joining.leave_if_possible(membership)
 
     def _flow(self, packet: wire.Flow) -> None:
-        """ST4: what is published meanwhile stays in the outbox."""
+        """BRK-ST4: what is published meanwhile stays in the outbox."""
         membership = self.topics.get(packet.topic)
         if membership is None or membership.open == packet.open:
             return

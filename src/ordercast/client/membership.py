@@ -70,7 +70,7 @@ class Membership(State):
     # Publishing
 
     def republish(self) -> None:
-        """C6: the whole outbox once more, in order."""
+        """BRK-C6: the whole outbox once more, in order."""
         self.unsent = list(self.outbox.values())
 
     def batches(self, most: int, most_bytes: int) -> Iterator[tuple[Publication, ...]]:
@@ -86,7 +86,7 @@ class Membership(State):
     # Delivering
 
     def take(self, entries: Sequence[Publication]) -> Sequence[Publication]:
-        """C2, C4: the entries that are new, in order; own ones leave the outbox."""
+        """BRK-C2, BRK-C4: the entries that are new, in order; own ones leave the outbox."""
         if not entries:
             return entries
         fresh = self._all_new(entries)
@@ -151,7 +151,7 @@ class Membership(State):
     # Stability
 
     def consumed_vector(self) -> Vector:
-        """ST1: per publisher, everything up to this number has been taken by the application."""
+        """BRK-ST1: per publisher, everything up to this number has been taken by the application."""
         vector = self.have.vector()
         for entry in self._untaken_entries():
             if vector.get(entry.origin, 0) >= entry.number:
@@ -159,7 +159,7 @@ class Membership(State):
         return vector
 
     def stable(self, base: Vector) -> bool:
-        """C7, C8: cut history and outbox; whether the base has grown."""
+        """BRK-C7, BRK-C8: cut history and outbox; whether the base has grown."""
         mine = self.base
         grown = {origin: number for origin, number in base.items() if number > mine.get(origin, 0)}
         if not grown:

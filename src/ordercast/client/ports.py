@@ -44,10 +44,10 @@ class ClientApp(Protocol):
         """This publication will never be delivered to anybody."""
 
     def flow(self, topic: Topic, *, open_: bool) -> None:
-        """ST4: whether the overlay takes publications of the topic now."""
+        """BRK-ST4: whether the overlay takes publications of the topic now."""
 
     def session_lost(self, reason: str, unanswered: Sequence[Publication]) -> None:
-        """C9: the overlay has given this session up; nobody knows who has what is unanswered. The machine is over."""
+        """BRK-C9: the overlay has given this session up; who has what is unanswered is unknown. The machine is over."""
 
     def connected(self, broker: str) -> None:
         """There is an edge."""
@@ -76,7 +76,7 @@ class SavedTopic(msgspec.Struct):
 
 
 class Saved(msgspec.Struct):
-    """FM6: what a client with a data directory goes on from, as the same session."""
+    """BRK-FM6: what a client with a data directory goes on from, as the same session."""
 
     attach_no: int = 0
     topics: dict[Topic, SavedTopic] = {}
@@ -84,7 +84,7 @@ class Saved(msgspec.Struct):
 
 
 class ClientLedger(Protocol):
-    """D1: where a client writes down what must outlive it.
+    """BRK-D1: where a client writes down what must outlive it.
 
     Calls are cheap; the runtime makes everything written in a turn durable before any packet of that turn leaves.
     """
@@ -112,7 +112,7 @@ class ClientLedger(Protocol):
         """Everything up to here is stable: out of history and outbox; and counts as received."""
 
     def lost(self, unanswered: Sequence[Publication]) -> None:
-        """C9: the session is over. These go out of the outbox and stay for the application to decide about."""
+        """BRK-C9: the session is over. These go out of the outbox and stay for the application to decide about."""
 
 
 class NoLedger:

@@ -42,7 +42,7 @@ class Session(State):
         return [self.topics[topic] for topic in sorted(self.topics)]
 
     def write_down(self, membership: Membership) -> None:
-        """D1: publications are in the ledger before anything that follows from them."""
+        """BRK-D1: publications are in the ledger before anything that follows from them."""
         if membership.written < membership.counter:
             new = range(membership.written + 1, membership.counter + 1)
             self.ledger.published(membership.topic, [membership.outbox[n] for n in new if n in membership.outbox])

@@ -24,7 +24,7 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     silence_ms: _Ms = 4000.0
     """An edge that was silent for so long is lost."""
     stability_ms: _Ms = 100.0
-    """Period of stability reports (ST1)."""
+    """Period of stability reports (BRK-ST1)."""
     report_every: _Count = 8192
     """So many messages taken by the application are reported without waiting for the period."""
     batch_entries: _Count = 1024

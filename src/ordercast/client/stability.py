@@ -1,4 +1,4 @@
-"""Stability at the client: what the application has taken is reported, what everybody has is forgotten (ST1, C7)."""
+"""Stability at the client (BRK-ST1, BRK-C7): what was taken is reported, what everybody has is forgotten."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stability(State):
         self.armed = False
 
     def report_soon(self, membership: Membership) -> None:
-        """ST1: at the next period, or at once when much has been taken since the last report."""
+        """BRK-ST1: at the next period, or at once when much has been taken since the last report."""
         settings = self.session.settings
         if membership.unreported >= settings.report_every:
             self._report(membership)
@@ -48,7 +48,7 @@ class Stability(State):
             self.session.send(StableReport(membership.topic, vector))
 
     def raise_base(self, membership: Membership, base: Vector) -> None:
-        """C7, C8: every member has everything up to here."""
+        """BRK-C7, BRK-C8: every member has everything up to here."""
         session = self.session
         session.write_down(membership)
         if membership.phase not in (GRANTED, LIVE) or not membership.stable(base):

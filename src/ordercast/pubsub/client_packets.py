@@ -25,7 +25,7 @@ from ordercast.pubsub.received import Summary, Vector
 
 
 class Attach(Packet, frozen=True, tag=1):
-    """C5: the first packet of a client on a connection. `attach_no` grows with every attempt of the session."""
+    """BRK-C5: the first packet of a client on a connection. `attach_no` grows with every attempt of the session."""
 
     attach_no: int
 
@@ -38,7 +38,7 @@ class Subscribe(Packet, frozen=True, tag=2):
 
 
 class Unsubscribe(Packet, frozen=True, tag=3):
-    """M11: leave the topic. What was admitted before stays valid. Answered by `Left`."""
+    """BRK-M11: leave the topic. What was admitted before stays valid. Answered by `Left`."""
 
     topic: Topic
 
@@ -86,7 +86,7 @@ class Resume(Packet, frozen=True, tag=9):
 
 
 class Granted(Packet, frozen=True, tag=10):
-    """M6: the client is a confirmed member from here on. A new member starts from `base` (StartBase)."""
+    """BRK-M6: the client is a confirmed member from here on. A new member starts from `base` (StartBase)."""
 
     topic: Topic
     base: Vector
@@ -106,7 +106,7 @@ FENCED = "fenced"
 
 
 class Denied(Packet, frozen=True, tag=12):
-    """`fenced`: the session is over (C9). Anything else is the reason why this topic is refused to this client."""
+    """`fenced`: the session is over (BRK-C9). Anything else is the reason why this topic is refused to this client."""
 
     topic: Topic
     reason: str
@@ -141,28 +141,28 @@ class Refused(Packet, frozen=True, tag=15):
 
 
 class Flow(Packet, frozen=True, tag=16):
-    """ST4: `open` false: keep new publications of the topic in the outbox until told otherwise."""
+    """BRK-ST4: `open` false: keep new publications of the topic in the outbox until told otherwise."""
 
     topic: Topic
     open: bool
 
 
 class StableReport(Packet, frozen=True, tag=17):
-    """ST1, from a client: what it has handed to its application, contiguously."""
+    """BRK-ST1, from a client: what it has handed to its application, contiguously."""
 
     topic: Topic
     vector: Vector
 
 
 class StableUpdate(Packet, frozen=True, tag=18):
-    """ST3: every member has everything up to `base`: forget it."""
+    """BRK-ST3: every member has everything up to `base`: forget it."""
 
     topic: Topic
     base: Vector
 
 
 class Neighbour(msgspec.Struct, frozen=True, array_like=True):
-    """A broker as seen from another one (O17)."""
+    """A broker as seen from another one (BRK-O17)."""
 
     node: str
     address: str

@@ -29,7 +29,7 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParentRequest(Packet, frozen=True, tag=40):
-    """O5: be my parent. `request` grows with every request of a life."""
+    """BRK-O5: be my parent. `request` grows with every request of a life."""
 
     request: int
     topics: tuple[Topic, ...]
@@ -38,7 +38,7 @@ class ParentRequest(Packet, frozen=True, tag=40):
 
 
 class ParentResponse(Packet, frozen=True, tag=41):
-    """O6 to O9. `reason` is one of DEGREE, TOPIC, DETACHED, CYCLE, LEAVING; with DETACHED comes the fragment's top."""
+    """BRK-O6 to BRK-O9. `reason`: DEGREE, TOPIC, DETACHED, CYCLE or LEAVING; with DETACHED comes the fragment's top."""
 
     request: int
     accepted: bool
@@ -49,7 +49,7 @@ class ParentResponse(Packet, frozen=True, tag=41):
 
 
 class RootCheck(Packet, frozen=True, tag=42):
-    """O7: climbs the parent chain of `asker` to find out whether it ends at a root."""
+    """BRK-O7: climbs the parent chain of `asker` to find out whether it ends at a root."""
 
     request: int
     requester: NodeId
@@ -57,7 +57,7 @@ class RootCheck(Packet, frozen=True, tag=42):
 
 
 class RootCheckReply(Packet, frozen=True, tag=43):
-    """O8: `verdict` is ANCHORED, DETACHED or CYCLE."""
+    """BRK-O8: `verdict` is ANCHORED, DETACHED or CYCLE."""
 
     request: int
     requester: NodeId
@@ -67,13 +67,13 @@ class RootCheckReply(Packet, frozen=True, tag=43):
 
 
 class Bye(Packet, frozen=True, tag=44):
-    """O10, O11: I am not, or no longer, the child that you accepted with this request."""
+    """BRK-O10, BRK-O11: I am not, or no longer, the child that you accepted with this request."""
 
     request: int
 
 
 class RootElection(Packet, frozen=True, tag=45):
-    """O12: a claim to the root of term `number`."""
+    """BRK-O12: a claim to the root of term `number`."""
 
     number: int
     rank: Rank
@@ -81,7 +81,7 @@ class RootElection(Packet, frozen=True, tag=45):
 
 
 class RootElectionReply(Packet, frozen=True, tag=46):
-    """O13: `verdict` is OK, ROOT, BETTER, STALE or ABSTAIN (it does not remember what it has promised)."""
+    """BRK-O13: `verdict` is OK, ROOT, BETTER, STALE or ABSTAIN (it does not remember what it has promised)."""
 
     number: int
     verdict: str
@@ -95,20 +95,20 @@ class RootElectionReply(Packet, frozen=True, tag=46):
 
 
 class RootAnnounce(Packet, frozen=True, tag=47):
-    """O15: there is a new root."""
+    """BRK-O15: there is a new root."""
 
     term: Term
 
 
 class NewTerm(Packet, frozen=True, tag=48):
-    """O16, from the parent: this is the term. `beat` counts the root's heartbeats in it (PC3)."""
+    """BRK-O16, from the parent: this is the term. `beat` counts the root's heartbeats in it (BRK-PC3)."""
 
     term: Term
     beat: int = 0
 
 
 class LeaseAck(Packet, frozen=True, tag=49):
-    """PC3, to the parent: these brokers have heard this beat and have promised nobody a later term."""
+    """BRK-PC3, to the parent: these brokers have heard this beat and have promised nobody a later term."""
 
     term: Term
     beat: int
@@ -116,27 +116,27 @@ class LeaseAck(Packet, frozen=True, tag=49):
 
 
 class TreeView(Packet, frozen=True, tag=50):
-    """O17, from the parent: the brokers around it. Replaces the last one."""
+    """BRK-O17, from the parent: the brokers around it. Replaces the last one."""
 
     neighbours: tuple[Neighbour, ...]
 
 
 class BrokerDown(Packet, frozen=True, tag=51):
-    """O18: a hint that this life of the broker is over."""
+    """BRK-O18: a hint that this life of the broker is over."""
 
     node: NodeId
     life: int
 
 
 class BrokerUp(Packet, frozen=True, tag=52):
-    """O18: the broker is in the tree in this life."""
+    """BRK-O18: the broker is in the tree in this life."""
 
     node: NodeId
     life: int
 
 
 class About(Packet, frozen=True, tag=53):
-    """O19, between parent and child: what a seeker wants to know of the sender."""
+    """BRK-O19, between parent and child: what a seeker wants to know of the sender."""
 
     topics: tuple[Topic, ...]
     residual: int
@@ -144,51 +144,51 @@ class About(Packet, frozen=True, tag=53):
 
 
 class Handover(Packet, frozen=True, tag=54):
-    """J3, to the children of a broker that leaves: seek, and ask `hint` first."""
+    """BRK-J3, to the children of a broker that leaves: seek, and ask `hint` first."""
 
     hint: NodeId
 
 
 class JoinRequest(Packet, frozen=True, tag=55):
-    """J2, towards the root: a broker that is in nobody's directory asks to be taken in."""
+    """BRK-J2, towards the root: a broker that is in nobody's directory asks to be taken in."""
 
     node: NodeId
     address: str
 
 
 class LeaveRequest(Packet, frozen=True, tag=56):
-    """J3, towards the root: the broker asks to be struck off the directory, and to be told so at its address."""
+    """BRK-J3, towards the root: the broker asks to be struck off the directory, and to be told so at its address."""
 
     node: NodeId
     address: str
 
 
 class DirectoryWave(Packet, frozen=True, tag=57):
-    """J2, J3, along the links: all changes of the directory that the sender knows."""
+    """BRK-J2, BRK-J3, along the links: all changes of the directory that the sender knows."""
 
     changes: tuple[Change, ...]
 
 
 class DirectoryAck(Packet, frozen=True, tag=58):
-    """J2, J3, to the parent: these brokers have recorded every change up to the stamp."""
+    """BRK-J2, BRK-J3, to the parent: these brokers have recorded every change up to the stamp."""
 
     stamp: Stamp
     nodes: tuple[NodeId, ...]
 
 
 class Welcome(Packet, frozen=True, tag=59):
-    """J2, root to newcomer: everybody knows you; here is everybody."""
+    """BRK-J2, root to newcomer: everybody knows you; here is everybody."""
 
     directory: dict[NodeId, str]
     changes: tuple[Change, ...]
 
 
 class Farewell(Packet, frozen=True, tag=60):
-    """J3, root to a broker that leaves: nobody counts on you any more."""
+    """BRK-J3, root to a broker that leaves: nobody counts on you any more."""
 
 
 class Recall(Packet, frozen=True, tag=61):
-    """PC8, from a broker that may have forgotten what it promised in a former life: what do you know?"""
+    """BRK-PC8, from a broker that may have forgotten what it promised in a former life: what do you know?"""
 
 
 class Recalled(Packet, frozen=True, tag=62):

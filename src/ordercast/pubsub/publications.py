@@ -34,7 +34,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_void(self) -> bool:
-        """V1: it only takes the place of a number that never comes, and is handed to no application."""
+        """BRK-V1: it only takes the place of a number that never comes, and is handed to no application."""
         return not self.keys
 
     @property
@@ -53,5 +53,5 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def void(origin: Origin, number: int, topic: Topic) -> Publication:
-    """V1: what stands for a publication that will never come."""
+    """BRK-V1: what stands for a publication that will never come."""
     return Publication(origin, number, topic, b"", Guarantee.EVENTUAL)

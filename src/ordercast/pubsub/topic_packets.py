@@ -1,13 +1,13 @@
 """What brokers say to each other about topics, on the links of the tree. `Entries` (client_packets) travels here too.
 
 child                                     parent
-│ ── OpenTopic (what I have) ───────────▶ │    S1: for every topic, on attach, on creation and after a reset
-│ ◀── TopicBuffer · Entries… · Prepare · SyncEnd      S2: what the child lacks
-│ ── Entries… · Prepare · SyncEnd ──────▶ │    S3: what the parent lacks; then live traffic both ways
+│ ── OpenTopic (what I have) ───────────▶ │    BRK-S1: for every topic, on attach, on creation and after a reset
+│ ◀── TopicBuffer · Entries… · Prepare · SyncEnd      BRK-S2: what the child lacks
+│ ── Entries… · Prepare · SyncEnd ──────▶ │    BRK-S3: what the parent lacks; then live traffic both ways
 │ ── TotalAck · MemberReport · StableVote ▶ │  towards the root, replacing the last ones
 │ ◀── Entries (committed totals) · BaseUpdate
-│ ── AttachRequest ─▶ … ◀─ AttachGranted ─ │   M3 to M6
-│ ◀── RosterUpdate … RosterAck ─────────▶ │    M9: the join wave over all brokers
+│ ── AttachRequest ─▶ … ◀─ AttachGranted ─ │   BRK-M3 to BRK-M6
+│ ◀── RosterUpdate … RosterAck ─────────▶ │    BRK-M9: the join wave over all brokers
 │ ── TopicClose ──▶ … ◀── TopicClosed ─── │    a topic that nobody below needs any more
 
 An `epoch` is an attach number as brokers count it: it grows with every attach of a session and with every membership
@@ -27,7 +27,7 @@ Covered = tuple[tuple[Origin, int], ...]
 
 
 class OpenTopic(Packet, frozen=True, tag=80):
-    """S1: LostMessageRequest of the source. `open_id` names this life of the channel."""
+    """BRK-S1: LostMessageRequest of the source. `open_id` names this life of the channel."""
 
     topic: Topic
     open_id: int
@@ -37,7 +37,7 @@ class OpenTopic(Packet, frozen=True, tag=80):
 
 
 class TopicBuffer(Packet, frozen=True, tag=81):
-    """S2: ParentBuffer of the source. The channel of that `open_id` is live for the child."""
+    """BRK-S2: ParentBuffer of the source. The channel of that `open_id` is live for the child."""
 
     topic: Topic
     open_id: int
@@ -46,7 +46,7 @@ class TopicBuffer(Packet, frozen=True, tag=81):
 
 
 class Prepare(Packet, frozen=True, tag=82):
-    """L1: totals that are not committed; every broker they reach locks their keys for its own clients."""
+    """BRK-L1: totals that are not committed; every broker they reach locks their keys for its own clients."""
 
     topic: Topic
     entries: tuple[Publication, ...]
@@ -60,7 +60,7 @@ class SyncEnd(Packet, frozen=True, tag=83):
 
 
 class TopicClose(Packet, frozen=True, tag=84):
-    """S7: the child's part of the topic is empty. It keeps what it had until the TopicClosed with the same id."""
+    """BRK-S7: the child's part of the topic is empty. It keeps what it had until the TopicClosed with the same id."""
 
     topic: Topic
     close_id: int
@@ -74,20 +74,20 @@ class TopicClosed(Packet, frozen=True, tag=85):
 
 
 class Grounded(Packet, frozen=True, tag=86):
-    """S7: whether a confirmed member is below the child."""
+    """BRK-S7: whether a confirmed member is below the child."""
 
     topic: Topic
     grounded: bool
 
 
 class TopicReset(Packet, frozen=True, tag=87):
-    """S7: the parent has forgotten the topic and this channel: open it again or give it up."""
+    """BRK-S7: the parent has forgotten the topic and this channel: open it again or give it up."""
 
     topic: Topic
 
 
 class TotalAck(Packet, frozen=True, tag=88):
-    """L3: the child is locked for these totals and answers for these members. Replaces its last one for each id."""
+    """BRK-L3: the child is locked for these totals and answers for these members. Replaces its last one for each id."""
 
     topic: Topic
     term: TermOnWire
@@ -96,7 +96,7 @@ class TotalAck(Packet, frozen=True, tag=88):
 
 
 class MemberReport(Packet, frozen=True, tag=89):
-    """M7: the members below the child, waiting ones included."""
+    """BRK-M7: the members below the child, waiting ones included."""
 
     topic: Topic
     term: TermOnWire
@@ -104,7 +104,7 @@ class MemberReport(Packet, frozen=True, tag=89):
 
 
 class AttachRequest(Packet, frozen=True, tag=90):
-    """M3: asks the root to confirm a member. `path`: the brokers it has passed, the edge first."""
+    """BRK-M3: asks the root to confirm a member. `path`: the brokers it has passed, the edge first."""
 
     topic: Topic
     member: Origin
@@ -113,7 +113,7 @@ class AttachRequest(Packet, frozen=True, tag=90):
 
 
 class AttachGranted(Packet, frozen=True, tag=91):
-    """M4.4, back along the path. `new`: it was not in the roster before it asked."""
+    """BRK-M4.4, back along the path. `new`: it was not in the roster before it asked."""
 
     topic: Topic
     term: TermOnWire
@@ -124,7 +124,7 @@ class AttachGranted(Packet, frozen=True, tag=91):
 
 
 class AttachDenied(Packet, frozen=True, tag=92):
-    """M4.2: the session is fenced."""
+    """BRK-M4.2: the session is fenced."""
 
     topic: Topic
     member: Origin
@@ -133,7 +133,7 @@ class AttachDenied(Packet, frozen=True, tag=92):
 
 
 class MemberGone(Packet, frozen=True, tag=93):
-    """M8, M11, to the root: the member has left the topic, or, with an empty topic, its session has ended."""
+    """BRK-M8, BRK-M11, to the root: the member has left the topic, or, with an empty topic, its session has ended."""
 
     topic: Topic
     member: Origin
@@ -141,9 +141,9 @@ class MemberGone(Packet, frozen=True, tag=93):
 
 
 class RosterUpdate(Packet, frozen=True, tag=94):
-    """M9: one more member, down to every broker. Without a topic: a fence (M10).
+    """BRK-M9: one more member, down to every broker. Without a topic: a fence (BRK-M10).
 
-    `first`: watchers of the topic may not know it yet, and are waited for (W2).
+    `first`: watchers of the topic may not know it yet, and are waited for (BRK-W2).
     """
 
     update_id: int
@@ -154,21 +154,21 @@ class RosterUpdate(Packet, frozen=True, tag=94):
 
 
 class RosterAck(Packet, frozen=True, tag=95):
-    """M9.2: these brokers have recorded the update: the sender, and all below it that are still there."""
+    """BRK-M9.2: these brokers have recorded the update: the sender, and all below it that are still there."""
 
     update_id: int
     brokers: tuple[NodeId, ...]
 
 
 class RosterSync(Packet, frozen=True, tag=96):
-    """M9.4: on attach everything that is known, later what is new; fences and departures travel in it too (M8)."""
+    """BRK-M9.4: on attach everything that is known, later what is new; fences and departures too (BRK-M8)."""
 
     roster: dict[Topic, tuple[Origin, ...]]
     fenced: dict[Origin, int]
 
 
 class StableVote(Packet, frozen=True, tag=97):
-    """ST1: what all these members have. No vector: none of them receives anything."""
+    """BRK-ST1: what all these members have. No vector: none of them receives anything."""
 
     topic: Topic
     term: TermOnWire
@@ -177,7 +177,7 @@ class StableVote(Packet, frozen=True, tag=97):
 
 
 class BaseUpdate(Packet, frozen=True, tag=98):
-    """ST3: every member has everything up to here."""
+    """BRK-ST3: every member has everything up to here."""
 
     topic: Topic
     term: TermOnWire

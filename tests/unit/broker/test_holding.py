@@ -1,4 +1,4 @@
-"""P2 and P5 with an index: what is admitted, and in which order, is what a look at everything held would admit."""
+"""BRK-P2 and BRK-P5 with an index: what is admitted, in which order, is what a look at everything held would admit."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_index_admits_what_a_look_at_everything_would(scope: str, seed: int)
 
 
 def test_a_publication_that_came_another_way_sets_free_what_stood_behind_it() -> None:
-    """P5: x2 shares a key with x1 and one with x3; once it is known, x3 has nobody before it."""
+    """BRK-P5: x2 shares a key with x1 and one with x3; once it is known, x3 has nobody before it."""
     tree = Tree({"b1": "b0"}, order_scope="key")
     tree.member("x", "b1")
     y = tree.member("y", "b0")

@@ -23,7 +23,7 @@ def moves(lab: Lab) -> list[str]:
 
 @pytest.mark.parametrize("partitions", ["excluded", "primary"])
 def test_a_broker_moves_back_to_its_configured_parent(partitions: str) -> None:
-    """J1."""
+    # BRK-J1
     lab = three(partitions)
     lab.world.crash("b1")
     lab.settle()
@@ -56,7 +56,7 @@ def test_a_broker_moves_at_most_once_a_minute() -> None:
 
 @pytest.mark.parametrize("partitions", ["excluded", "primary"])
 def test_a_newcomer_is_known_to_all_before_it_counts(partitions: str) -> None:
-    """J2."""
+    # BRK-J2
     lab = three(partitions)
     lab.add("b3", seeds=("@b2",))
     lab.listening = True
@@ -120,7 +120,7 @@ def test_joins_happen_one_at_a_time_and_all_succeed() -> None:
 @pytest.mark.parametrize("partitions", ["excluded", "primary"])
 @pytest.mark.parametrize("leaver", ["b0", "b1", "b2"])
 def test_a_broker_that_leaves_hands_over_its_children_and_is_forgotten(leaver: str, partitions: str) -> None:
-    """J3; a root abdicates first."""
+    """BRK-J3; a root abdicates first."""
     lab = three(partitions)
 
     lab.world.act(leaver, lab.overlay(leaver).leave)
@@ -158,7 +158,7 @@ def test_a_majority_is_counted_in_the_directory_of_today() -> None:
 
 
 def test_score_prefers_the_near_broker_with_the_topics() -> None:
-    """O19: after the pings of five seconds 3 knows that its uncle is nearer than its grandparent."""
+    """BRK-O19: after the pings of five seconds 3 knows that its uncle is nearer than its grandparent."""
     tree: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b1"}
     latency = by_region({}, {}, {("b0", "b3"): 150.0}, default=5.0)
     found = {}
@@ -178,7 +178,7 @@ def test_score_prefers_the_near_broker_with_the_topics() -> None:
 
 
 def test_a_leaver_that_nobody_can_dismiss_any_more_lets_its_children_elect() -> None:
-    """J3: the root has struck it off and dies before it can say so; those below would wait for the leaver for ever."""
+    """BRK-J3: the root has struck it off and dies before it can say so; those below would wait for it for ever."""
     lab = Lab({"b0": None, "b1": "b0", "b2": "b1", "b3": "b2"}, BrokerSettings(partitions="excluded"))
     lab.settle()
     vars(lab.overlay("b0").joining)["_conclude"] = lambda *_: None

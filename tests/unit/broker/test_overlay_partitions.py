@@ -24,7 +24,7 @@ def told(lab: Lab, node: str) -> list[str]:
 
 
 def test_the_first_root_decides_as_soon_as_a_majority_is_there() -> None:
-    """PC4: nobody's lease has to be waited for."""
+    """BRK-PC4: nobody's lease has to be waited for."""
     lab = five(start=False)
     lab.world.start("b0")
     lab.run(50)
@@ -46,7 +46,7 @@ def test_a_root_alone_in_the_directory_decides_at_once() -> None:
 
 
 def test_the_others_elect_when_the_configured_root_does_not_come_up() -> None:
-    """O1 ends with `startup_grace_ms`; then a majority is enough, and the late root is one of them."""
+    """BRK-O1 ends with `startup_grace_ms`; then a majority is enough, and the late root is one of them."""
     lab = five(start=False)
     for node in ("b1", "b2", "b3", "b4"):
         lab.world.start(node)
@@ -218,7 +218,7 @@ def test_a_cluster_that_starts_without_any_memory_decides_at_once() -> None:
 
 
 def test_brokers_that_know_of_no_tree_wait_for_the_configured_root() -> None:
-    """O1, whatever their lives are numbered: it starts later than they."""
+    """BRK-O1, whatever their lives are numbered: it starts later than they."""
     for partitions in ("excluded", "primary"):
         settings = BrokerSettings(partitions=partitions)  # type: ignore[arg-type]
         lab = Lab(FIVE, settings, latency=same_everywhere(5.0), start=False)

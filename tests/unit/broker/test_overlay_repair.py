@@ -33,7 +33,7 @@ def refusals(lab: Lab, node: str) -> list[str]:
 
 
 def test_a_view_reaches_three_hops_and_names_kinds() -> None:
-    """E2, F-VIEW-1."""
+    """F-VIEW-1, and E2 of the source."""
     lab = eight()
 
     assert seen(lab, "b4") == {
@@ -43,7 +43,7 @@ def test_a_view_reaches_three_hops_and_names_kinds() -> None:
 
 
 def test_residual_degree_counts_parent_children_and_clients() -> None:
-    """E4."""
+    """E4 of the source: see tests/sources/test_ginger.py."""
     lab = eight()
     expected = {"b0": 0, "b1": 0, "b2": 1, "b3": 1, "b4": 1, "b5": 1, "b6": 0, "b7": 1}
     assert {node: lab.overlay(node).residual for node in EIGHT} == expected
@@ -56,7 +56,7 @@ def test_residual_degree_counts_parent_children_and_clients() -> None:
 
 
 def test_children_of_a_dead_root_elect_the_one_with_most_room_and_the_lowest_name() -> None:
-    """E5, S2: 1, 2 and 3 have room for 1, 2 and 2."""
+    """E5, scenario S2: 1, 2 and 3 have room for 1, 2 and 2."""
     lab = eight()
 
     lab.world.crash("b0")
@@ -72,7 +72,7 @@ def test_children_of_a_dead_root_elect_the_one_with_most_room_and_the_lowest_nam
 
 
 def test_an_orphan_asks_its_grandparent_first() -> None:
-    """E6."""
+    """E6 of the source: see tests/sources/test_ginger.py."""
     lab = eight()
 
     lab.world.crash("b3")
@@ -87,7 +87,7 @@ def test_an_orphan_asks_its_grandparent_first() -> None:
     [("ancestors-first", ["b0", "b2"], ["DEGREE"]), ("hop-order", ["b0", "b4", "b2"], ["DEGREE", "TOPIC"])],
 )
 def test_the_second_orphan_finds_no_room_at_the_root(order: str, asked: list[str], refused: list[str]) -> None:
-    """E7, S1, in both orders of the view."""
+    """E7, scenario S1, in both orders of the view."""
     settings = BrokerSettings(partitions="excluded", total_degree=3, view_order=order)  # type: ignore[arg-type]
     lab = eight(settings)
 
@@ -107,7 +107,7 @@ def test_the_second_orphan_finds_no_room_at_the_root(order: str, asked: list[str
     "victims", [("b1",), ("b0",), ("b1", "b4"), ("b0", "b1"), ("b1", "b2", "b3")], ids=["S1", "S2", "S3", "S4", "S5"]
 )
 def test_a_refused_broker_always_ends_attached(victims: tuple[str, ...], partitions: str) -> None:
-    """E8 and the shape that S1 to S5 must end in: one tree of all that live."""
+    """E8 and the shape that scenario S1 to scenario S5 must end in: one tree of all that live."""
     lab = eight(BrokerSettings(partitions=partitions, total_degree=3))  # type: ignore[arg-type]
 
     for victim in victims:
@@ -120,7 +120,7 @@ def test_a_refused_broker_always_ends_attached(victims: tuple[str, ...], partiti
 
 
 def test_only_break_degree_exceeds_the_limit() -> None:
-    """S5, G8: three fit at 0, the fourth goes below another or breaks the degree."""
+    """scenario S5, BRK-G8: three fit at 0, the fourth goes below another or breaks the degree."""
     lab = eight()
 
     for victim in ("b1", "b2", "b3"):
@@ -133,7 +133,7 @@ def test_only_break_degree_exceeds_the_limit() -> None:
 
 
 def test_a_dead_broker_disappears_from_every_view() -> None:
-    """E3, F-VIEW-3."""
+    """F-VIEW-3, and E3 of the source."""
     lab = eight()
 
     lab.world.crash("b2")
@@ -145,7 +145,7 @@ def test_a_dead_broker_disappears_from_every_view() -> None:
 
 
 def test_clients_see_the_tree_around_their_edge_change() -> None:
-    """E1, O17: parent, children and view of the edge, one hop farther."""
+    """E1, BRK-O17: parent, children and view of the edge, one hop farther."""
     lab = eight()
     guest = lab.world.machine("c4")
     assert isinstance(guest, Guest)
@@ -161,7 +161,7 @@ def test_clients_see_the_tree_around_their_edge_change() -> None:
 
 
 def test_a_late_acceptance_is_answered_with_bye_and_does_no_harm() -> None:
-    """F-REQ-4, O10, O11."""
+    # F-REQ-4, BRK-O10, BRK-O11
     lab = eight()
     overlay = lab.overlay("b7")
     lab.world.act("b7", overlay.neighbours.say, "b0", Ping(0))
@@ -179,7 +179,7 @@ def test_a_late_acceptance_is_answered_with_bye_and_does_no_harm() -> None:
 
 
 def test_a_broker_in_a_new_life_is_not_its_former_self() -> None:
-    """F-NET-2, O18, J1: it seeks, asks its configured parent first, and its old children come back to it."""
+    """F-NET-2, BRK-O18, BRK-J1: it seeks, asks its configured parent first, and its old children come back to it."""
     lab = eight()
 
     lab.world.crash("b1")
@@ -240,7 +240,7 @@ def test_a_client_is_told_to_attach_first() -> None:
 
 
 def test_a_client_is_never_refused_for_degree_and_its_end_is_told() -> None:
-    """F-DEG-2, M1, M8."""
+    # F-DEG-2, BRK-M1, BRK-M8
     lab = eight()
     for name in ("d1", "d2", "d3"):
         lab.world.add(name, "client", lambda wires, _: Guest(wires, "@b0"))

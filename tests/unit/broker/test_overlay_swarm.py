@@ -1,4 +1,4 @@
-"""Random trees and faults. G8, I1: checked at every event; one tree in the end."""
+"""Random trees and faults. BRK-G8, BRK-I1: checked at every event; one tree in the end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _fails_somewhere(run: Callable[[int], Lab], seeds: int, what: str) -> None:
 
 
 def test_without_the_root_check_there_are_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F-REQ-5."""
+    # F-REQ-5
     asked = Parenting.asked
 
     def without_check(parenting: Parenting, line: Connection, node: NodeId, packet: ParentRequest) -> None:
@@ -73,7 +73,7 @@ def test_without_the_root_check_there_are_cycles(monkeypatch: pytest.MonkeyPatch
 
 
 def test_without_the_word_of_the_others_there_are_two_roots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F-ELE-2."""
+    # F-ELE-2
 
     def proclaim(election: Election) -> None:
         election._become_root(1 + election.terms.highest)
@@ -83,7 +83,7 @@ def test_without_the_word_of_the_others_there_are_two_roots(monkeypatch: pytest.
 
 
 def test_without_waiting_for_the_old_lease_two_roots_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PC2, PC3: the majority notices the partition long before the lease of the root behind it has run out."""
+    """BRK-PC2, BRK-PC3: the majority notices the partition long before the lease of the root behind it has run out."""
     tree: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b1", "b4": "b2"}
 
     def part() -> None:

@@ -1,4 +1,4 @@
-"""Channels between brokers that are driven by hand: synchronisation, resets, closing, orphans (S1 to S8)."""
+"""Channels between brokers that are driven by hand: synchronisation, resets, closing, orphans (BRK-S1 to BRK-S8)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entry(origin: str, number: int, *keys: str, guarantee: Guarantee = Guarantee
 
 
 def test_each_side_of_a_new_link_gets_exactly_what_it_lacks_in_order() -> None:
-    """E10: the child missed (2,449) to (2,455), the parent missed (1,452)."""
+    """E10 of the source: the child missed (2,449) to (2,455), the parent missed (1,452)."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     tree.member("x", "b1")
     tree.member("y", "b2")
@@ -41,7 +41,7 @@ def test_each_side_of_a_new_link_gets_exactly_what_it_lacks_in_order() -> None:
 
 
 def test_the_difference_is_of_sets_not_of_last_numbers() -> None:
-    """F-SYN-4, S4: 455 arrived, 454 did not."""
+    """F-SYN-4, BRK-S4: 455 arrived, 454 did not."""
     node = TopicNode(T)
     node.append([e for e in (entry("1", n) for n in range(1, 7)) if node.have.add(e.origin, e.number)])
 
@@ -68,7 +68,7 @@ def test_a_total_and_an_unknown_publisher_survive_a_new_link() -> None:
 
 
 def test_what_was_sent_before_a_channel_was_opened_again_is_ignored() -> None:
-    """F-SYN-8, S3, S6."""
+    # F-SYN-8, BRK-S3, BRK-S6
     tree = Tree({"b1": "b0"})
     x, y = tree.member("x", "b0"), tree.member("y", "b1")
     tree.freeze("b0", "b1")
@@ -107,7 +107,7 @@ def test_a_repair_ends_with_the_last_synchronised_topic() -> None:
 
 
 def test_a_broker_without_members_forgets_the_topic() -> None:
-    """S7, and the parent answers once others hold what it had."""
+    """BRK-S7, and the parent answers once others hold what it had."""
     tree = Tree({"b1": "b0", "b2": "b1"})
     tree.member("x", "b0")
     y = tree.member("y", "b2")
@@ -144,7 +144,7 @@ def test_a_stale_log_is_no_reference_for_a_client_that_waits_there() -> None:
 
 
 def test_a_reset_reaches_the_children() -> None:
-    """S7.2, S7.3: a child that waits only opens again."""
+    """BRK-S7.2, BRK-S7.3: a child that waits only opens again."""
     tree = Tree({"b1": "b0", "b2": "b1"})
     tree.member("x", "b0")
     d = tree.member("d", "b1")
@@ -286,7 +286,7 @@ def test_a_keeper_that_loses_its_parent_publishes_what_it_holds() -> None:
 
 
 def test_an_entry_that_leaves_the_log_above_the_base_is_noticed() -> None:
-    """I2."""
+    """BRK-I2: locks, log and received-set say the same."""
     tree = Tree({})
     tree.member("x", "b0").publish("k")
     tree.run()

@@ -1,4 +1,4 @@
-"""Numbers that never come do not keep what follows them for ever (V1, V2)."""
+"""Numbers that never come do not keep what follows them for ever (BRK-V1, BRK-V2)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_gap_stays_while_orphans_are_published_and_a_late_one_finds_it_closed(
 
 
 def test_a_fenced_session_has_nothing_held() -> None:
-    """M8: nobody was told that it is safe."""
+    """BRK-M8: nobody was told that it is safe."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     y, _, w = tree.member("y", "b0"), tree.member("z", "b2"), tree.member("w", "b1")
     tree.member("v", "b1")

@@ -1,4 +1,4 @@
-"""Members at brokers that are driven by hand: attach, grant, join, fence, leave, watch (M1 to M11)."""
+"""Members at brokers that are driven by hand: attach, grant, join, fence, leave, watch (BRK-M1 to BRK-M11)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.topics_tree import T, Tree
 
 
 def test_a_member_is_granted_then_gets_what_it_lacks_then_is_live() -> None:
-    """M6."""
+    # BRK-M6
     tree = Tree({"b1": "b0"})
     x = tree.member("x", "b0")
     for _ in range(3):
@@ -39,7 +39,7 @@ def test_a_member_is_granted_then_gets_what_it_lacks_then_is_live() -> None:
 
 
 def test_a_topic_exists_as_soon_as_its_first_member_has_joined() -> None:
-    """M4, M9: and every broker records the member before it is granted."""
+    """BRK-M4, BRK-M9: and every broker records the member before it is granted."""
     tree = Tree({"b1": "b0", "b2": "b1", "b3": "b0"})
     x = tree.client("x", "b2")
     x.subscribe()
@@ -55,7 +55,7 @@ def test_a_topic_exists_as_soon_as_its_first_member_has_joined() -> None:
 
 
 def test_a_lost_child_does_not_hold_a_join_up() -> None:
-    """M9.2."""
+    # BRK-M9.2
     tree = Tree({"b1": "b0", "b3": "b0"})
     tree.freeze("b3", "b0")
     x = tree.client("x", "b1")
@@ -68,7 +68,7 @@ def test_a_lost_child_does_not_hold_a_join_up() -> None:
 
 
 def test_where_partitions_are_possible_a_join_needs_a_majority_that_knows_it() -> None:
-    """M9, PC: or a later root would not wait for the member."""
+    """BRK-M9, PC: or a later root would not wait for the member."""
     tree = Tree({"b1": "b0", "b2": "b1"}, partitions="primary")
     tree.crash("b1")
     x = tree.client("x", "b0")
@@ -109,7 +109,7 @@ def test_a_client_that_moves_is_served_only_after_the_root_has_confirmed_it() ->
 
 
 def test_a_new_root_grants_nothing_before_every_member_has_reported() -> None:
-    """F-TOT-9, M7."""
+    # F-TOT-9, BRK-M7
     tree = Tree({"b1": "b0", "b2": "b0", "b3": "b0"})
     x, y = tree.member("x", "b1"), tree.member("y", "b2")
     tree.crash("b0")
@@ -150,7 +150,7 @@ def test_a_grant_is_ignored_while_the_channel_is_not_synchronised() -> None:
 
 
 def test_a_vanished_client_is_fenced_at_once_where_no_partitions_are() -> None:
-    """M8."""
+    # BRK-M8
     tree = Tree({"b1": "b0"})
     x, y = tree.member("x", "b0"), tree.member("y", "b1")
     tree.hang_up("y", gone=True)
@@ -167,7 +167,7 @@ def test_a_vanished_client_is_fenced_at_once_where_no_partitions_are() -> None:
 
 
 def test_where_partitions_are_possible_a_vanished_client_may_come_back_in_time() -> None:
-    """M8, M10 with PC6: a cut connection is not a dead client."""
+    """BRK-M8, BRK-M10 with BRK-PC6: a cut connection is not a dead client."""
     tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", member_timeout_ms=5000.0)
     x, y = tree.member("x", "b0"), tree.member("y", "b1")
     tree.hang_up("y", gone=True)
@@ -207,7 +207,7 @@ def test_a_client_that_closes_without_taking_leave_is_absent_not_gone() -> None:
 
 
 def test_a_member_that_leaves_is_waited_for_no_more_and_may_return() -> None:
-    """M11."""
+    # BRK-M11
     tree = Tree({"b1": "b0", "b2": "b0"})
     x, y = tree.member("x", "b0"), tree.member("y", "b1")
     y.say(Unsubscribe(T))
@@ -250,7 +250,7 @@ def test_a_leave_waits_until_what_the_client_published_is_admitted() -> None:
 
 
 def test_a_removal_is_not_undone_by_a_broker_that_missed_it() -> None:
-    """M9.4: rosters are merged, and departures with them."""
+    """BRK-M9.4: rosters are merged, and departures with them."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     tree.member("x", "b0")
     y = tree.member("y", "b1")

@@ -1,4 +1,4 @@
-"""Members that move while somebody has not noticed: whose word counts for them (M4, M5, M9, M10, R2)."""
+"""Members that move while somebody has not noticed: whose word counts for them (BRK-M4 to BRK-M10, BRK-R2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.topics_tree import T, Tree
 
 
 def test_a_request_of_an_edge_that_the_client_has_left_takes_nothing_back() -> None:
-    """M4: the edge has not noticed and goes on asking; the total waits for the edge at which the client is."""
+    """BRK-M4: the edge has not noticed and goes on asking; the total waits for the edge at which the client is."""
     tree = Tree({"b1": "b0", "b2": "b0", "b3": "b0"})
     x, y = tree.member("x", "b3"), tree.member("y", "b0")
     tree.hang_up("x", gone=False)
@@ -65,7 +65,7 @@ def moved_unnoticed(tree: Tree) -> tuple[Any, Any]:
 
 
 def test_a_new_root_does_not_take_the_word_of_an_edge_that_the_client_has_left() -> None:
-    """M9: the epoch of every attach is recorded by all brokers before it is granted."""
+    """BRK-M9: the epoch of every attach is recorded by all brokers before it is granted."""
     tree = Tree({"b1": "b0", "b2": "b0", "b3": "b0"})
     x, y = moved_unnoticed(tree)
     assert x.delivered == ["x1"]
@@ -77,7 +77,7 @@ def test_a_new_root_does_not_take_the_word_of_an_edge_that_the_client_has_left()
 
 
 def test_an_edge_drops_a_member_that_is_recorded_elsewhere() -> None:
-    """M9: what it had sent up of it is at the root before the member is granted."""
+    """BRK-M9: what it had sent up of it is at the root before the member is granted."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     x = tree.member("x", "b1")
     tree.freeze("b1", "b0")
@@ -93,7 +93,7 @@ def test_an_edge_drops_a_member_that_is_recorded_elsewhere() -> None:
 
 
 def test_an_edge_gives_up_a_request_that_a_later_attach_has_overtaken() -> None:
-    """M9: also where the edge has not noticed that the connection is dead; nothing waits there for ever."""
+    """BRK-M9: also where the edge has not noticed that the connection is dead; nothing waits there for ever."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     x = tree.member("x", "b2")
     tree.hang_up("x", gone=False)
@@ -114,7 +114,7 @@ def test_an_edge_gives_up_a_request_that_a_later_attach_has_overtaken() -> None:
 
 
 def test_a_departure_of_an_earlier_membership_does_not_end_a_later_one() -> None:
-    """M11: an edge repeats it until it hears that it is known; the root that granted the later one may be gone."""
+    """BRK-M11: an edge repeats it until it hears that it is known; the root that granted the later one may be gone."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     x = tree.member("x", "b1")
     first = tree.brokers["b0"].book.epoch(T, x.origin)
@@ -131,7 +131,7 @@ def test_a_departure_of_an_earlier_membership_does_not_end_a_later_one() -> None
 
 
 def test_a_grant_goes_down_only_behind_all_that_the_root_had_sent_before() -> None:
-    """M5, F-TOT-14: a relay that has begun the topic anew has missed what came before the grant."""
+    """BRK-M5, F-TOT-14: a relay that has begun the topic anew has missed what came before the grant."""
     tree = Tree({"b1": "b0", "b3": "b1"})
     tree.member("y", "b0")
     x = tree.client("x", "b3")
@@ -157,7 +157,7 @@ def test_a_grant_goes_down_only_behind_all_that_the_root_had_sent_before() -> No
 
 
 def test_the_history_of_a_fenced_session_goes_no_further_than_the_edge_that_did_not_know() -> None:
-    """S7: nobody who counts has delivered it; it comes like any other orphan."""
+    """BRK-S7: nobody who counts has delivered it; it comes like any other orphan."""
     tree = Tree({"b2": "b0", "b1": "b2"})
     y, w = tree.member("y", "b0"), tree.member("w", "b0")
     tree.hang_up("w", gone=False)
@@ -181,7 +181,7 @@ def test_the_history_of_a_fenced_session_goes_no_further_than_the_edge_that_did_
 
 
 def test_a_fence_takes_effect_once_every_broker_has_recorded_it() -> None:
-    """M10: what is on its way from an edge that did not know is at the root by then."""
+    """BRK-M10: what is on its way from an edge that did not know is at the root by then."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     y, z = tree.member("y", "b0"), tree.member("z", "b1")
     tree.freeze("b2", "b0")
@@ -215,7 +215,7 @@ def adopting(tree: Tree, **settings: Any) -> None:
 
 
 def test_nobody_waits_for_the_adopter_of_a_dead_broker() -> None:
-    """R2, `excluded`: the death of the broker is the end of it."""
+    """BRK-R2, `excluded`: the death of the broker is the end of it."""
     tree = Tree({"b1": "b0", "b2": "b0"})
     x = tree.member("x", "b0")
     adopting(tree)
@@ -230,7 +230,7 @@ def test_nobody_waits_for_the_adopter_of_a_dead_broker() -> None:
 
 
 def test_the_next_life_of_a_broker_ends_the_adopter_of_the_last_one() -> None:
-    """R2, `primary`: a broken connection says nothing, the next life does."""
+    """BRK-R2, `primary`: a broken connection says nothing, the next life does."""
     tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary")
     x = tree.member("x", "b0")
     adopting(tree)

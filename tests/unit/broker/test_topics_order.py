@@ -1,4 +1,4 @@
-"""Order of publications at brokers that are driven by hand: P1 to P5, L1 to L6 and the examples F-TOT."""
+"""Order of publications at brokers that are driven by hand: BRK-P1 to BRK-P5, BRK-L1 to BRK-L6, and F-TOT."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_held_and_what_is_not(
     scope: str, guarantee: Guarantee, keys: tuple[str, ...], held: list[tuple[str, Guarantee, str]],
     pending: list[tuple[str, str]], waits: bool,
 ) -> None:  # fmt: skip
-    """P2, for both scopes; the client that publishes is x."""
+    """BRK-P2, for both scopes; the client that publishes is x."""
     tree = Tree({}, order_scope=scope)
     broker = tree.brokers["b0"]
     node = broker.channels.node(T)
@@ -74,7 +74,7 @@ def test_a_lock_never_stops_what_another_broker_has_admitted() -> None:
 
 
 def test_a_new_publication_of_a_local_client_waits_for_the_lock() -> None:
-    """P1, P5."""
+    # BRK-P1, BRK-P5
     tree = Tree({"b1": "b0", "b2": "b0"})
     x, y = tree.member("x", "b1"), tree.member("y", "b2")
     tree.freeze("b1", "b0")
@@ -129,7 +129,7 @@ def test_two_reports_of_one_child_are_one_report() -> None:
 
 
 def test_two_pending_totals_of_one_key_are_told_apart() -> None:
-    """F-TOT-5."""
+    # F-TOT-5
     tree = Tree({"b1": "b0", "b2": "b0"})
     x, y = tree.member("x", "b1"), tree.member("y", "b2")
     x.publish("k", guarantee="total")
@@ -188,7 +188,7 @@ def test_a_new_root_keeps_the_commits_that_somebody_has_seen() -> None:
 
 
 def test_a_total_that_is_pending_at_a_survivor_completes_without_its_publisher() -> None:
-    """F-TOT-12."""
+    # F-TOT-12
     tree = Tree({"b1": "b0", "b2": "b0"})
     tree.member("x", "b1").publish("k", guarantee="total")
     y = tree.member("y", "b2")
@@ -206,7 +206,7 @@ def test_a_total_that_is_pending_at_a_survivor_completes_without_its_publisher()
 
 
 def test_totals_of_a_client_commit_in_its_order_and_all_in_one_order() -> None:
-    """L4, G5: also on different keys."""
+    """BRK-L4, BRK-G5: also on different keys."""
     tree = Tree({"b1": "b0", "b2": "b0"}, order_scope="session")
     x, y = tree.member("x", "b1"), tree.member("y", "b2")
     for i in range(5):
@@ -223,7 +223,7 @@ def test_totals_of_a_client_commit_in_its_order_and_all_in_one_order() -> None:
 
 @pytest.mark.parametrize("guarantee", ["eventual", "fifo", "causal"])
 def test_a_session_keeps_its_place_behind_its_own_total(guarantee: str) -> None:
-    """P2, session: whatever the keys. Somebody may publish after an eventual one, so it waits too."""
+    """BRK-P2, session: whatever the keys. Somebody may publish after an eventual one, so it waits too."""
     tree = Tree({"b1": "b0", "b2": "b0"}, order_scope="session")
     x, y = tree.member("x", "b1"), tree.member("y", "b2")
     tree.freeze("b2", "b0")
@@ -278,7 +278,7 @@ def test_what_cannot_be_admitted_is_refused_with_a_reason() -> None:
 
 
 def test_the_same_publication_twice_is_one() -> None:
-    """F-CLI-2, P1.2."""
+    # F-CLI-2, BRK-P1.2
     tree = Tree({"b1": "b0"})
     x = tree.member("x", "b1")
     for guarantee in ("causal", "total"):

@@ -1,4 +1,4 @@
-"""Stability, flow, copies and acknowledgements at brokers that are driven by hand (ST1 to ST4)."""
+"""Stability, flow, copies and acknowledgements at brokers that are driven by hand (BRK-ST1 to BRK-ST4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def many(x: Somebody, count: int) -> None:
 
 
 def test_what_every_member_has_is_forgotten_everywhere() -> None:
-    """ST1 to ST3."""
+    # BRK-ST1 to BRK-ST3
     tree = Tree({"b1": "b0", "b2": "b1"})
     x, y = tree.member("x", "b0"), tree.member("y", "b2")
     many(x, 10)
@@ -40,7 +40,7 @@ def test_what_every_member_has_is_forgotten_everywhere() -> None:
 
 
 def test_an_absent_member_is_waited_for() -> None:
-    """ST2: nothing that it may lack is forgotten."""
+    """BRK-ST2: nothing that it may lack is forgotten."""
     tree = Tree({"b1": "b0"}, partitions="primary")
     x, y = tree.member("x", "b0"), tree.member("y", "b1")
     y.report()
@@ -59,7 +59,7 @@ def test_an_absent_member_is_waited_for() -> None:
 
 
 def test_a_base_that_a_relay_learns_late_is_passed_on_up_and_down() -> None:
-    """F-SYN-9, ST3."""
+    # F-SYN-9, BRK-ST3
     tree = Tree({"b1": "b0", "b2": "b1"})
     for name, at in (("x", "b0"), ("z", "b1"), ("y", "b2")):
         tree.member(name, at)
@@ -73,7 +73,7 @@ def test_a_base_that_a_relay_learns_late_is_passed_on_up_and_down() -> None:
 
 
 def test_a_base_of_an_earlier_term_is_ignored() -> None:
-    """PC5."""
+    # BRK-PC5
     tree = Tree({"b1": "b0"})
     x = tree.member("x", "b0")
     tree.member("y", "b1")
@@ -114,7 +114,7 @@ def test_members_that_only_publish_hold_no_stability_up() -> None:
 
 
 def test_clients_pause_above_the_limit_and_nothing_is_evicted() -> None:
-    """ST4, with buffer_soft_limit = 5."""
+    """BRK-ST4, with buffer_soft_limit = 5."""
     tree = Tree({"b1": "b0"}, buffer_soft_limit=5)
     x, y = tree.member("x", "b0"), tree.member("y", "b1")
     many(x, 6)

@@ -1,4 +1,4 @@
-"""FM6, 8.6: a client that kept its ledger goes on as the same session, with nothing lost and nothing twice."""
+"""BRK-FM6, 8.6: a client that kept its ledger goes on as the same session, with nothing lost and nothing twice."""
 
 from __future__ import annotations
 

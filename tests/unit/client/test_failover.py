@@ -11,7 +11,7 @@ T = Topic("t")
 
 
 def test_every_attempt_has_a_higher_number() -> None:
-    """C5: an older attachment of the session never counts again."""
+    """BRK-C5: an older attachment of the session never counts again."""
     edge = HandEdge(("h:1", "h:2"))
     edge.die()
     edge.accept("b2")

@@ -1,4 +1,4 @@
-"""The client with a hand-driven edge: rules C1 to C9."""
+"""The client with a hand-driven edge: rules BRK-C1 to BRK-C9."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_first_packet_on_a_connection_is_an_attach() -> None:
 
 
 def test_publications_of_one_turn_leave_in_one_packet_numbered_from_one() -> None:
-    """C1."""
+    # BRK-C1
     edge = subscribed()
     edge.client.publish(T, b"a")
     edge.client.publish(T, b"b", ("k", "l"), Guarantee.TOTAL)
@@ -92,7 +92,7 @@ def test_numbers_are_counted_per_topic() -> None:
 
 
 def test_each_publication_is_delivered_once_and_in_order() -> None:
-    """C2, C4."""
+    # BRK-C2, BRK-C4
     edge = subscribed()
     first, second, third = (publication("bob", n) for n in (1, 2, 3))
     edge.say(Entries(T, (first, second)))
@@ -110,7 +110,7 @@ def test_gaps_of_one_publisher_are_delivered_in_the_order_of_the_log() -> None:
 
 
 def test_the_echo_of_an_own_publication_empties_the_outbox_and_is_delivered() -> None:
-    """C2: a client receives its own publications too."""
+    """BRK-C2: a client receives its own publications too."""
     edge = subscribed()
     edge.act("publish", T, b"a")
     (packet,) = edge.new()
@@ -121,7 +121,7 @@ def test_the_echo_of_an_own_publication_empties_the_outbox_and_is_delivered() ->
 
 
 def test_nothing_is_taken_from_a_connection_that_is_not_the_edge() -> None:
-    """C2."""
+    # BRK-C2
     edge = HandEdge(("h:1", "h:2"))
     edge.accept()
     edge.act("subscribe", T)
@@ -161,7 +161,7 @@ def test_a_failover_is_recorded_from_the_loss_of_the_edge_to_the_next_one() -> N
 
 
 def test_a_new_member_starts_from_the_stable_base() -> None:
-    """C8: what is below it is gone for good and counts as received."""
+    """BRK-C8: what is below it is gone for good and counts as received."""
     edge = HandEdge()
     edge.accept()
     edge.act("subscribe", T)
@@ -170,7 +170,7 @@ def test_a_new_member_starts_from_the_stable_base() -> None:
 
 
 def test_the_next_edge_gets_what_the_client_has_and_its_unstable_history() -> None:
-    """C5, A1."""
+    """BRK-C5: the next edge is offered the history that the last one may have taken with it."""
     edge = subscribed()
     entries = tuple(publication("bob", n) for n in (1, 2, 3))
     edge.say(Entries(T, entries), StableUpdate(T, {"bob": 1}))
@@ -207,7 +207,7 @@ def test_a_history_beyond_a_packets_worth_comes_in_pieces() -> None:
 
 
 def test_after_live_the_outbox_comes_again_in_order_then_what_is_new() -> None:
-    """C6."""
+    # BRK-C6
     edge = subscribed()
     edge.act("publish_many", T, [b"a", b"b", b"c"])
     (packet,) = edge.new()
@@ -224,7 +224,7 @@ def test_after_live_the_outbox_comes_again_in_order_then_what_is_new() -> None:
 
 
 def test_what_is_known_to_everybody_is_forgotten() -> None:
-    """C7."""
+    # BRK-C7
     edge = subscribed()
     edge.say(Entries(T, tuple(publication("bob", n) for n in (1, 2, 3))))
     edge.say(StableUpdate(T, {"bob": 2}))
@@ -232,7 +232,7 @@ def test_what_is_known_to_everybody_is_forgotten() -> None:
 
 
 def test_what_was_taken_is_reported_once_per_period() -> None:
-    """ST1."""
+    # BRK-ST1
     edge = subscribed(stability_ms=100)
     edge.say(Entries(T, tuple(publication("bob", n) for n in (1, 2, 4))))
     edge.pass_time(99)
@@ -298,7 +298,7 @@ def test_acknowledgements_are_passed_on_and_never_fall() -> None:
 
 
 def test_a_closed_flow_keeps_publications_in_the_outbox() -> None:
-    """ST4."""
+    # BRK-ST4
     edge = subscribed()
     edge.say(Flow(T, open=False))
     edge.act("publish_many", T, [b"a", b"b"])
@@ -429,7 +429,7 @@ def test_what_was_published_on_a_denied_topic_is_refused_one_by_one() -> None:
 
 
 def test_a_fenced_session_is_over() -> None:
-    """C9."""
+    # BRK-C9
     edge = subscribed()
     edge.die()
     edge.accept("b1")
@@ -441,7 +441,7 @@ def test_a_fenced_session_is_over() -> None:
 
 
 def test_unsubscribing_ends_deliveries_and_then_the_membership() -> None:
-    """M11."""
+    # BRK-M11
     edge = subscribed()
     edge.act("unsubscribe", T)
     assert edge.new() == [Unsubscribe(T)]
@@ -543,7 +543,7 @@ def test_an_edge_that_talks_like_a_client_is_blamed() -> None:
 
 
 def test_the_view_is_where_to_go_next_nearest_first() -> None:
-    """C3, C5: view by hops then name, then the directory, then the configured addresses; the lost edge last."""
+    """BRK-C3, BRK-C5: view by hops then name, then the directory, then the configured addresses; the lost edge last."""
     edge = HandEdge(("at-b7", "at-b0"))
     edge.die(reason="nobody there")
     edge.accept(

@@ -120,7 +120,7 @@ def test_a_publication_on_another_topic_is_not_handed_on() -> None:
 
 
 def test_a_void_is_handed_to_no_application_and_closes_the_gap() -> None:
-    """V1: also while the application has not taken what came before."""
+    """BRK-V1: also while the application has not taken what came before."""
     machine, reader, wires = reading()
     first, third = publication("bob", 1, T), publication("bob", 3, T)
     machine.on_packets(wires.opened, [Entries(T, (first, third)), Entries(T, (void(first.origin, 2, T),))])

@@ -1,4 +1,7 @@
-"""What only the root does: grants (M4), opening topics (M7), joins (M9), fences (M8, M10). All need `decides`."""
+"""What only a root that decides does: grants, opening topics, joins, fences.
+
+Rules BRK-M4 and BRK-M7 to BRK-M11.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class AttachAnswers(Protocol):
     """The way back from the root to the edge that asked."""
 
     def answer(self, path: tuple[NodeId, ...], packet: AttachGranted | AttachDenied) -> None:
-        """M5: one step back along the path; at its end the edge acts on it."""
+        """BRK-M5: one step back along the path; at its end the edge acts on it."""
 
 
 class Authority(TopicsPart):
@@ -39,7 +42,7 @@ class Authority(TopicsPart):
         self.clear()
 
     def clear(self) -> None:
-        """O15: no grants, no opened topics."""
+        """BRK-O15: no grants, no opened topics."""
         self.grants.clear()
         self.opened: set[Topic] = set()
         self.asks: dict[Topic, dict[Origin, AttachRequest]] = {}
@@ -54,10 +57,10 @@ class Authority(TopicsPart):
         self.absent_since: dict[tuple[Topic, Origin], int] = {}
         self.watching_absence = False
 
-    # M4, M7, M9
+    # BRK-M4, BRK-M7, BRK-M9
 
     def request(self, packet: AttachRequest) -> None:
-        """M4. A request that cannot be decided yet is remembered until the topic is opened.
+        """BRK-M4. A request that cannot be decided yet is remembered until the topic is opened.
 
         An edge that has not noticed yet that the client has moved on goes on asking: the later epoch counts.
         """
@@ -95,7 +98,7 @@ class Authority(TopicsPart):
         return topic in self.opened or not self.book.live(topic)
 
     def _record(self, packet: AttachRequest) -> None:
-        """M9: every broker records the member, and the epoch of each later attach of it, before it is granted.
+        """BRK-M9: every broker records the member, and the epoch of each later attach of it, before it is granted.
 
         A root of a later term then knows at which epoch the member is to be found: coverage by an edge that it has
         left, and that has not noticed, must not count. That edge drops it as the wave passes.
@@ -113,7 +116,7 @@ class Authority(TopicsPart):
         return self.tree.term[0] * _UPDATES_OF_A_TERM + self.updates
 
     def recorded(self, update: RosterUpdate, *, enough: bool) -> None:
-        """M9.3: all brokers that are there know; `enough` of all that belong to the tree do."""
+        """BRK-M9.3: all brokers that are there know; `enough` of all that belong to the tree do."""
         topic, member = update.topic, update.member
         if not topic:
             self.fencing.discard(member)
@@ -124,11 +127,11 @@ class Authority(TopicsPart):
         if enough:
             self.announced.add(topic)
             self.serve(topic)
-        else:  # It is asked for again (M3).
+        else:  # It is asked for again (BRK-M3).
             self.known_to_few.add((topic, member))
 
     def _grant(self, packet: AttachRequest) -> None:
-        """M4.4: from here on coverage by an older epoch of the member counts no more."""
+        """BRK-M4.4: from here on coverage by an older epoch of the member counts no more."""
         topic, member = packet.topic, packet.member
         self.grants.record(topic, member, packet.epoch)
         self.wires.count("attaches_granted")
@@ -141,7 +144,7 @@ class Authority(TopicsPart):
             self.state.look_again(node)
 
     def roll_call(self, node: TopicNode) -> None:
-        """M7: open the topic once every live member has reported in this term; notice who is absent (M10)."""
+        """BRK-M7: open the topic once every live member has reported in this term; notice who is absent (BRK-M10)."""
         if not self.tree.decides:
             return
         if node.topic not in self.opened and self.may_open(node):
@@ -150,7 +153,7 @@ class Authority(TopicsPart):
         self._notice_absent(node.topic)
 
     def may_open(self, node: TopicNode) -> bool:
-        """F-TOT-9, A9: a root grants nothing before the logs of all members are in."""
+        """F-TOT-9: a root grants nothing before the logs of all members are in."""
         return self.book.live(node.topic) <= self._present(node)
 
     def _present(self, node: TopicNode | None) -> set[Origin]:
@@ -160,10 +163,10 @@ class Authority(TopicsPart):
         recorded = self.book.epoch
         return {member for member, epoch in node.present() if epoch >= recorded(node.topic, member)}
 
-    # M8, M10, M11
+    # BRK-M8, BRK-M10, BRK-M11
 
     def member_gone(self, packet: MemberGone) -> None:
-        """M8, M11: unless the member has been granted a later attach."""
+        """BRK-M8, BRK-M11: unless the member has been granted a later attach."""
         if not self.tree.decides:
             return
         topic, member = packet.topic, packet.member
@@ -174,7 +177,7 @@ class Authority(TopicsPart):
             self._fence(member)
 
     def _fence(self, member: Origin) -> None:
-        """Every broker records it before it takes effect (M10).
+        """Every broker records it before it takes effect (BRK-M10).
 
         Whatever is still on its way from an edge that does not know is then here before anything is decided without
         the member. Where partitions are possible a majority is needed, or a later root would wait for it.
@@ -202,7 +205,7 @@ class Authority(TopicsPart):
             self._watch_absence()
 
     def _is_dead(self, member: Origin) -> bool:
-        """R2: whether it is the adopter of a life of a broker that has ended: nobody needs to wait for it."""
+        """BRK-R2: whether it is the adopter of a life of a broker that has ended: nobody needs to wait for it."""
         broker = broker_of(member)
         return broker is not None and self.tree.dead.get(broker[0], -1) >= broker[1]
 
@@ -213,7 +216,7 @@ class Authority(TopicsPart):
         self.wires.set_timer(_ABSENT, max(1, due - self.wires.now_ns))
 
     def absence_checked(self) -> None:
-        """M10: whoever has not been below this root for `member_timeout_ms` never counts again."""
+        """BRK-M10: whoever has not been below this root for `member_timeout_ms` never counts again."""
         self.watching_absence = False
         if not (self.tree.is_root and self.tree.decides):
             return

@@ -1,4 +1,4 @@
-"""Topic channels and synchronisation (S1 to S8): one channel per topic and parent-child link.
+"""Topic channels and synchronisation (BRK-S1 to BRK-S8): one channel per topic and parent-child link.
 
 Nothing is sent on a new channel before the other end's summary has arrived; then the difference, then live traffic.
 """
@@ -44,10 +44,10 @@ class Channels(TopicsPart):
         self.repaired_topics = 0
         self.recovered_entries = 0
 
-    # S1 to S4
+    # BRK-S1 to BRK-S4
 
     def node(self, topic: Topic) -> TopicNode:
-        """Get or create (S2, M2); a new node opens its channel to the parent at once."""
+        """Get or create (BRK-S2, BRK-M2); a new node opens its channel to the parent at once."""
         node = self.nodes.get(topic)
         if node is None:
             node = self.nodes[topic] = TopicNode(topic, by_key=self.settings.order_scope == "key")
@@ -61,7 +61,7 @@ class Channels(TopicsPart):
         self.state.look_again(node)
 
     def open(self, node: TopicNode) -> None:
-        """S1."""
+        """BRK-S1: tell the parent what this broker has of the topic; the channel is live when it has answered."""
         node.up_live = False
         node.open_id = 0
         node.sent.clear()
@@ -80,14 +80,14 @@ class Channels(TopicsPart):
         )
 
     def open_all(self) -> None:
-        """O10.3."""
+        """BRK-O10.3: there is a parent again, so every topic gets its channel."""
         for topic in sorted(self.nodes):
             self.open(self.nodes[topic])
         self.repaired_topics = len(self.unsynchronised)
         self._repair_over()
 
     def child_opens(self, child: Connection, packet: OpenTopic) -> None:
-        """S2."""
+        """BRK-S2: a child takes part in the topic from now on."""
         if child not in self.tree.children:
             return
         node = self.node(packet.topic)
@@ -99,7 +99,7 @@ class Channels(TopicsPart):
         self.ground(node)
 
     def parent_answers(self, parent: Connection, packet: TopicBuffer) -> None:
-        """S3, A13: anything but the answer to the last OpenTopic is of an earlier life of the channel."""
+        """BRK-S3: anything but the answer to the last OpenTopic is of an earlier life of the channel."""
         node = self.nodes.get(packet.topic)
         if node is None or parent != self.tree.parent or not self.current(node, packet.open_id):
             return
@@ -124,7 +124,7 @@ class Channels(TopicsPart):
         self.state.touch(node)
 
     def lacking(self, node: TopicNode, have: Summary, base: Vector) -> list[Publication]:
-        """S4, A5: the set difference, in log order."""
+        """BRK-S4: the set difference, in log order."""
         return node.difference(have, base)
 
     def sync_ended(self, link: Connection, packet: SyncEnd) -> None:
@@ -148,10 +148,10 @@ class Channels(TopicsPart):
             "ms": f"{took_ms:.3f}",
         })  # fmt: skip
 
-    # S6 to S8
+    # BRK-S6 to BRK-S8
 
     def accepts(self, node: TopicNode | None, link: Connection) -> bool:
-        """S6: from a child that takes part, or from the parent on a live channel. All else is stale."""
+        """BRK-S6: from a child that takes part, or from the parent on a live channel. All else is stale."""
         return node is not None and (link in node.down or (node.up_live and link == self.tree.parent))
 
     def child_grounded(self, child: Connection, packet: Grounded) -> None:
@@ -161,7 +161,7 @@ class Channels(TopicsPart):
             self.ground(node)
 
     def ground(self, node: TopicNode) -> None:
-        """S7: what follows from a change of the members here and below."""
+        """BRK-S7: what follows from a change of the members here and below."""
         if self.tree.is_root or node.topic not in self.nodes:
             return
         grounded = node.is_grounded()
@@ -179,14 +179,14 @@ class Channels(TopicsPart):
             self.reset(node)
 
     def must_be_grounded(self) -> bool:
-        """F-TOT-10, A12: what a broker without a confirmed member has is no reference for anybody."""
+        """F-TOT-10: what a broker without a confirmed member has is no reference for anybody."""
         return True
 
     def _needed(self, node: TopicNode) -> bool:
         return bool(node.members or node.waiting or node.down or node.keeper)
 
     def reset(self, node: TopicNode, *, told_by_parent: bool = False) -> None:
-        """S7.2: begin the topic anew, or end it if nobody is there. What it had is kept apart until it is safe."""
+        """BRK-S7.2: begin the topic anew, or end it if nobody is there. What it had is kept apart until it is safe."""
         self.wires.count("topic_resets")
         kept = Store(node.unstable(), node.holders.get(self.tree.parent or 0, [Received()])[0])
         for child in sorted(node.down):
@@ -207,7 +207,7 @@ class Channels(TopicsPart):
         self.state.touch(node)
 
     def _ask_again(self, node: TopicNode) -> None:
-        """The histories of waiting clients went with the log: they are asked for them once more (M2)."""
+        """The histories of waiting clients went with the log: they are asked for them once more (BRK-M2)."""
         for waiting in node.waiting.values():
             if waiting.connection is not None:
                 waiting.complete = waiting.resumed = False
@@ -220,7 +220,7 @@ class Channels(TopicsPart):
         self.orphans.forget_if_over(node.topic)
 
     def parent_resets(self, parent: Connection, packet: TopicReset) -> None:
-        """S7.3."""
+        """BRK-S7.3: the parent has begun the topic anew; a broker with members opens it again, others reset too."""
         if parent != self.tree.parent:
             return
         self.orphans.parent_forgot(packet.topic)
@@ -234,7 +234,7 @@ class Channels(TopicsPart):
             self.reset(node, told_by_parent=True)
 
     def child_closes(self, child: Connection, packet: TopicClose) -> None:
-        """S8. The answer waits until enough others hold what the child had."""
+        """BRK-S8. The answer waits until enough others hold what the child had."""
         node = self.nodes.get(packet.topic)
         if node is None or child not in node.down:
             if packet.close_id and child in self.tree.children:  # This broker was reset before.
@@ -245,7 +245,7 @@ class Channels(TopicsPart):
         self.drop_child(node, child)
 
     def drop_child(self, node: TopicNode, child: Connection) -> None:
-        """S8."""
+        """BRK-S8: the child takes no part in the topic any more."""
         node.down.pop(child, None)
         node.drop_link(child)
         self.state.look_again(node)
@@ -263,7 +263,7 @@ class Channels(TopicsPart):
                     self.drop_child(node, child)
 
     def parent_lost(self, parent: Connection | None) -> None:
-        """O3.1: all channels up are gone; what is not grounded is reset."""
+        """BRK-O3.1: all channels up are gone; what is not grounded is reset."""
         self.repair_began_ns = self.wires.now_ns
         self.recovered_entries = 0
         self.unsynchronised.clear()

@@ -104,7 +104,7 @@ class Copies(TopicsPart):
         return low, tuple(sorted(extras))
 
     def link_opened(self, node: TopicNode, link: Connection, have: Summary, base: Vector) -> None:
-        """S2, S3: the other end has said what it has."""
+        """BRK-S2, BRK-S3: the other end has said what it has."""
         first = Received(have)
         first.raise_to(base)
         node.holders[link] = [first, *(Received() for _ in range(self.levels - 1))]

@@ -1,4 +1,4 @@
-"""Numbers that will never come (V1, V2): a void takes their place, so that what follows them can become stable.
+"""Numbers that will never come (BRK-V1, BRK-V2): a void takes their place, so that what follows them can become stable.
 
 A client and its edge die together; number 1 of the client, which waited at a locked key, died with them, number 2 on
 another key is everywhere. No report would ever reach beyond number 1. Once nothing can bring number 1 back unnoticed
@@ -31,11 +31,11 @@ class Gaps(TopicsPart):
         self.ordering = ordering
 
     def close(self, node: TopicNode) -> None:
-        """V2, asked when every live member has voted, in the epoch that counts: all that they delivered is here.
+        """BRK-V2, asked when every live member has voted, in the epoch that counts: all that they delivered is here.
 
         The brokers that recorded the fence have dropped what they held of the session and had sent all else before.
-        What a broker outside the tree has kept is an orphan, which is published behind everything that is here (R3);
-        while somebody does that, the gap stays.
+        What a broker outside the tree has kept is an orphan, which is published behind everything that is here
+        (BRK-R3); while somebody does that, the gap stays.
         """
         if not node.have.extras or any(broker_of(member) for member in self.book.live(node.topic)):
             return

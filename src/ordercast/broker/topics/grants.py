@@ -16,7 +16,7 @@ class Grants(TopicsPart):
         self.of: dict[Topic, dict[Origin, int]] = {}
 
     def clear(self) -> None:
-        """O15: a new root has granted nothing."""
+        """BRK-O15: a new root has granted nothing."""
         self.of = {}
 
     def record(self, topic: Topic, member: Origin, epoch: int) -> None:
@@ -27,7 +27,7 @@ class Grants(TopicsPart):
         return self.of.get(topic, {}).get(member, 0)
 
     def all_of(self, topic: Topic, covered: Coverage) -> bool:
-        """L4, ST2: whether every live member is among the covered, in the epoch that was granted in this term.
+        """BRK-L4, BRK-ST2: whether every live member is among the covered, in the epoch that was granted in this term.
 
         To one that was granted nothing in this term an earlier root has granted the epoch that is recorded, or none
         since: an edge that knows it by an older one has lost it without noticing.

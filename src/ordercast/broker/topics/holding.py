@@ -1,4 +1,4 @@
-"""Who stands behind whom: the order of one client's publications, and those that wait to be admitted (P2, P5).
+"""Who stands behind whom: the order of one client's publications, and those that wait to be admitted (BRK-P2, BRK-P5).
 
 In scope `session` the publications of a client stand in one queue, in scope `key` in one for each key. Nothing here
 grows with what merely waits: a look is taken only at a publication that has something new to hope for.
@@ -85,7 +85,7 @@ class Holding(State):
         self.of: dict[Origin, dict[int, Publication]] = {}
         """By client, in the order in which they came."""
         self.hopeful: set[PublicationId] = set()
-        """Those whose obstacle may be gone, to be looked at again (P5)."""
+        """Those whose obstacle may be gone, to be looked at again (BRK-P5)."""
         self._queues = Queues(by_key=by_key)
         self._locked_out: dict[str, set[PublicationId]] = {}
         """By key: those that are the first wherever they stand and wait for this key."""
@@ -105,7 +105,7 @@ class Holding(State):
         return held.get(pair[1]) if held is not None else None
 
     def behind(self, entry: Publication) -> bool:
-        """P2: whether something that the same client published before, and must stay before, is held."""
+        """BRK-P2: whether something that the same client published before, and must stay before, is held."""
         return entry.origin in self.of and self._queues.behind(entry)
 
     def add(self, entry: Publication) -> None:
@@ -150,7 +150,7 @@ class Holding(State):
 
     def stable(self, origin: Origin, number: int) -> None:
         """Everything of the client up to this number is stable."""
-        for held in self.of.get(origin, ()):  # They came in the order of their numbers (P1).
+        for held in self.of.get(origin, ()):  # They came in the order of their numbers (BRK-P1).
             if held > number:
                 break
             self.hopeful.add((origin, held))

@@ -1,4 +1,4 @@
-"""The join wave (M9): down to every broker, and acknowledged back once everything below has recorded the member.
+"""The join wave (BRK-M9): down to every broker, and acknowledged back once everything below has recorded the member.
 
 A broker with clients that watch for a topic's name holds its acknowledgement of the topic's first join back until each
 of them has asked to join too: the first member is granted after they are in the roster, so nothing can become stable
@@ -38,7 +38,7 @@ class WaveEnds(Protocol):
     """Whom the root tells that a wave has come back."""
 
     def recorded(self, update: RosterUpdate, *, enough: bool) -> None:
-        """M9.3: all brokers that are there have recorded it; `enough` of all that belong to the tree have."""
+        """BRK-M9.3: all brokers that are there have recorded it; `enough` of all that belong to the tree have."""
 
 
 class JoinWaves(TopicsPart):
@@ -54,7 +54,7 @@ class JoinWaves(TopicsPart):
         self.running: dict[int, JoinWave] = {}
 
     def begin(self, update: RosterUpdate) -> None:
-        """M9.1, M9.2."""
+        """BRK-M9.1, BRK-M9.2."""
         if update.topic:
             self.news.record(update.topic, update.member, update.epoch)
         elif not self.tree.is_root:  # There a fence takes effect when enough others have recorded it.
@@ -80,7 +80,7 @@ class JoinWaves(TopicsPart):
             self._check(packet.update_id)
 
     def child_lost(self, child: Connection) -> None:
-        """M9.2: nobody waits for it any more."""
+        """BRK-M9.2: nobody waits for it any more."""
         for update_id in sorted(self.running):
             wave = self.running.get(update_id)
             if wave is not None:
@@ -112,7 +112,7 @@ class JoinWaves(TopicsPart):
             self._check(update_id)
 
     def abandon(self) -> None:
-        """O3.1: whoever wanted to know is gone; joins are asked for again."""
+        """BRK-O3.1: whoever wanted to know is gone; joins are asked for again."""
         self.running.clear()
 
     def _check(self, update_id: int) -> None:

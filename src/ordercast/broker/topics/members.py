@@ -1,4 +1,7 @@
-"""Members at their edge (M1 to M3, M6, M8, M11), member reports (M7) and what brokers between edge and root do."""
+"""Members at their edge, and what the brokers between edge and root do for them.
+
+Rules BRK-M1 to BRK-M3, BRK-M5 to BRK-M8 and BRK-M11.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class Members(TopicsPart):
         self.asking = False
 
     def subscribe(self, client: Client, packet: Subscribe) -> None:
-        """M1: what this broker has of the topic; the client answers with what it has."""
+        """BRK-M1: what this broker has of the topic; the client answers with what it has."""
         if self._objects(client, packet.topic, receives=packet.receives):
             return
         node = self.nodes.get(packet.topic)
@@ -96,7 +99,7 @@ class Members(TopicsPart):
         return ""
 
     def resume(self, client: Client, packet: Resume) -> None:
-        """M2: history bypasses locks, because it was delivered before. It may come in several pieces."""
+        """BRK-M2: history bypasses locks, because it was delivered before. It may come in several pieces."""
         if self._objects(client, packet.topic, receives=packet.receives):
             return
         node = self.channels.node(packet.topic)
@@ -114,7 +117,7 @@ class Members(TopicsPart):
             self.waves.joined(client, packet.topic)
         self.state.look_again(node)
 
-    # M3
+    # BRK-M3
 
     def _ask_if_complete(self, node: TopicNode, member: Origin, waiting: Waiting) -> None:
         """The root is asked once everything that the client has delivered is here, and thus on its way up before."""
@@ -139,7 +142,7 @@ class Members(TopicsPart):
             self.state.send_up(AttachRequest(node.topic, member, waiting.epoch, (self.tree.node,)))
 
     def confirmation_needed(self) -> bool:
-        """F-TOT-8, A2: only the root knows which totals the member may have been counted for elsewhere."""
+        """F-TOT-8: only the root knows which totals the member may have been counted for elsewhere."""
         return True
 
     def _keep_asking(self) -> None:
@@ -148,7 +151,7 @@ class Members(TopicsPart):
             self.wires.set_timer(_ASK, int(self.settings.retry_ms * 1e6))
 
     def ask_again(self) -> None:
-        """M3: every `retry_ms` while somebody waits."""
+        """BRK-M3: every `retry_ms` while somebody waits."""
         self.asking = False
         for topic in sorted(self.nodes):
             node = self.nodes.get(topic)
@@ -168,16 +171,16 @@ class Members(TopicsPart):
         self.state.look_again(node)
 
     def relay_request(self, packet: AttachRequest) -> None:
-        """M4: not ROOT: pass it on. A broker that seeks drops it; it will be asked again."""
+        """BRK-M4: not ROOT: pass it on. A broker that seeks drops it; it will be asked again."""
         if self.tree.is_root:
             self.authority.request(packet)
         else:
             self.state.send_up(AttachRequest(packet.topic, packet.member, packet.epoch, (*packet.path, self.tree.node)))
 
-    # M5, M6
+    # BRK-M5, BRK-M6
 
     def answer(self, path: tuple[NodeId, ...], packet: AttachGranted | AttachDenied) -> None:
-        """M5: one step back along the path; at its end the edge acts on it."""
+        """BRK-M5: one step back along the path; at its end the edge acts on it."""
         if not path:
             if isinstance(packet, AttachGranted):
                 self.granted(packet)
@@ -195,7 +198,7 @@ class Members(TopicsPart):
         shorter = packet.path[:-1]
         if isinstance(packet, AttachGranted):
             if tuple(packet.term) < tuple(self.tree.term):
-                return  # PC5: of a root that has been succeeded.
+                return  # BRK-PC5: of a root that has been succeeded.
             node = self.nodes.get(packet.topic)
             if shorter and (node is None or not self.relays_grants(node)):
                 return
@@ -206,14 +209,14 @@ class Members(TopicsPart):
             self.answer(shorter, AttachDenied(packet.topic, packet.member, packet.epoch, shorter))
 
     def relays_grants(self, node: TopicNode) -> bool:
-        """M5: what the root had sent before the grant has arrived here, and so went down before it.
+        """BRK-M5: what the root had sent before the grant has arrived here, and so went down before it.
 
         Otherwise this broker has begun the topic anew meanwhile, and the edge would not know what it missed.
         """
         return node.up_live
 
     def granted(self, packet: AttachGranted) -> None:
-        """M6. A grant that overtook the reset of the channel is ignored (F-TOT-14); it is asked for again."""
+        """BRK-M6. A grant that overtook the reset of the channel is ignored (F-TOT-14); it is asked for again."""
         node = self.nodes.get(packet.topic)
         waiting = node.waiting.get(packet.member) if node is not None else None
         if node is None or waiting is None or waiting.epoch != packet.epoch or not waiting.complete:
@@ -234,7 +237,7 @@ class Members(TopicsPart):
         self.channels.ground(node)
 
     def _serve(self, node: TopicNode, connection: Connection, waiting: Waiting, *, new: bool) -> None:
-        """M6.3 to M6.5: Granted first, then what the client lacks, then Live."""
+        """BRK-M6.3 to BRK-M6.5: Granted first, then what the client lacks, then Live."""
         send = self.wires.send
         send(connection, Granted(node.topic, node.base.copy(), new, waiting.receives))
         if waiting.receives:
@@ -245,7 +248,7 @@ class Members(TopicsPart):
             send(connection, Flow(node.topic, open=False))
 
     def denied(self, packet: AttachDenied, *, outdated: bool = False) -> None:
-        """C9; or it is recorded with a later attach, and nobody is at the other end of this connection (M9)."""
+        """BRK-C9; or it is recorded with a later attach, and nobody is at the other end of this connection (BRK-M9)."""
         node = self.nodes.get(packet.topic)
         waiting = node.waiting.get(packet.member) if node is not None else None
         if node is None or waiting is None or waiting.epoch != packet.epoch:
@@ -258,10 +261,10 @@ class Members(TopicsPart):
         self.state.look_again(node)
         self.channels.denied(node)
 
-    # M7
+    # BRK-M7
 
     def report(self, node: TopicNode) -> None:
-        """M7, not root: when the channel is live and every child has reported in this term."""
+        """BRK-M7, not root: when the channel is live and every child has reported in this term."""
         if not node.up_live or any(child not in node.member_reports for child in node.down):
             return
         present = node.present()
@@ -274,10 +277,10 @@ class Members(TopicsPart):
             node.member_reports[child] = frozenset(packet.members)
             self.state.look_again(node)
 
-    # M8, M11
+    # BRK-M8, BRK-M11
 
     def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
-        """M11: at once, or as soon as what the client has published and is held has been admitted."""
+        """BRK-M11: at once, or as soon as what the client has published and is held has been admitted."""
         node = self.nodes.get(packet.topic)
         waiting = node.waiting.pop(client.origin, None) if node is not None else None
         member = node.members.get(client.origin) if node is not None else None
@@ -317,7 +320,7 @@ class Members(TopicsPart):
         self.channels.ground(node)
 
     def lost(self, client: Client, *, gone: bool) -> None:
-        """M8: the client is absent from here. Where a broken connection means a dead process its session is over.
+        """BRK-M8: the client is absent from here. Where a broken connection means a dead process its session is over.
 
         An end on purpose takes leave of nothing: a client that wants to leave says Unsubscribe before.
         """
@@ -394,7 +397,7 @@ class Members(TopicsPart):
             self.state.look_again(node)
 
     def superseded(self, topic: Topic, member: Origin, epoch: int) -> None:
-        """M9: it has asked for a later attach; unless that was here, the connection that is known here is dead."""
+        """BRK-M9: it has asked for a later attach; unless that was here, the connection that is known here is dead."""
         node = self.nodes.get(topic)
         confirmed = node.members.get(member) if node is not None else None
         if node is None or confirmed is None or confirmed.epoch >= epoch:

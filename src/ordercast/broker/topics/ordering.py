@@ -1,4 +1,4 @@
-"""Publications: admission and holding (P1 to P5), totals: prepare, coverage, commit (L1 to L6).
+"""Publications: admission and holding (BRK-P1 to BRK-P5), totals: prepare, coverage, commit (BRK-L1 to BRK-L6).
 
 A lock blocks only new publications of this broker's own clients (F-TOT-1); a prepare never waits, from wherever it
 comes (F-TOT-2, F-TOT-3); the root alone decides the order.
@@ -33,7 +33,7 @@ class Outflow:
         self.totals: list[Publication] = []
 
     def admit(self, entry: Publication) -> None:
-        """P3."""
+        """BRK-P3: a total becomes pending, anything else received; what is neither new is dropped."""
         if entry.guarantee is _TOTAL:
             if self.plain:
                 self.flush()
@@ -64,10 +64,10 @@ class Ordering(TopicsPart):
         self.ledger = state.ledger
         self.session_scope = state.settings.order_scope == "session"
 
-    # P1 to P5
+    # BRK-P1 to BRK-P5
 
     def publish(self, node: TopicNode, client: Client, packet: Entries) -> None:
-        """P1: from a local client. Without membership it is dropped: the client sends it again after Live."""
+        """BRK-P1: from a local client. Without membership it is dropped: the client sends it again after Live."""
         member = node.members.get(client.origin)
         if member is None or member.leaving:
             return
@@ -111,7 +111,7 @@ class Ordering(TopicsPart):
                 self.wires.send(client.connection, Refused(node.topic, entry.number, objection))
                 if entry.origin != client.origin or entry.number != following or not client.may_publish(node.topic):
                     continue
-                # V1: otherwise everything behind it would have to be refused too.
+                # BRK-V1: otherwise everything behind it would have to be refused too.
                 entry = void(client.origin, following, node.topic)  # noqa: PLW2901
             if entry.number == following:
                 following += 1
@@ -141,11 +141,11 @@ class Ordering(TopicsPart):
         return ""
 
     def must_hold(self, node: TopicNode, entry: Publication) -> bool:
-        """P2, for a new publication: one that it has to stay behind is held, or it is blocked itself."""
+        """BRK-P2, for a new publication: one that it has to stay behind is held, or it is blocked itself."""
         return node.hold.behind(entry) or self.blocked(node, entry)
 
     def blocked(self, node: TopicNode, entry: Publication) -> bool:
-        """P2. `session`: the publications of one client keep their order, whatever their keys and guarantees.
+        """BRK-P2. `session`: the publications of one client keep their order, whatever their keys and guarantees.
 
         Eventual ones too: somebody may deliver one, publish a causal one after it, and everything that the first
         client had published before happened before that. A total is blocked by nothing.
@@ -159,7 +159,7 @@ class Ordering(TopicsPart):
         return any(key in node.locks for key in entry.keys)
 
     def take(self, node: TopicNode, source: Connection, packet: Entries, *, link: bool) -> int:
-        """P4: entries of a neighbour's log, or of a client's history; gives how many were new."""
+        """BRK-P4: entries of a neighbour's log, or of a client's history; gives how many were new."""
         if link:
             self._sender_holds(node, source, packet.entries)
         new = _new_ones(node.have, self.passing(node, packet.entries))
@@ -189,7 +189,7 @@ class Ordering(TopicsPart):
         return entries
 
     def spread(self, node: TopicNode, packet: Entries, source: Connection | None) -> None:
-        """P4.2 to P4.4: into the log, to all links and members but the source. The same object goes to all."""
+        """BRK-P4.2 to BRK-P4.4: into the log, to all links and members but the source. The same object goes to all."""
         entries = packet.entries
         node.append(entries)
         self.ledger.entries(node.topic, entries)
@@ -209,7 +209,7 @@ class Ordering(TopicsPart):
         self.state.touch(node)
 
     def release(self, node: TopicNode) -> None:
-        """P5: a commit or a known id may free held publications, and those may free the ones behind them."""
+        """BRK-P5: a commit or a known id may free held publications, and those may free the ones behind them."""
         hold = node.hold
         hopeful = sorted(hold.hopeful)  # A sorted list is a heap.
         hold.hopeful.clear()
@@ -239,10 +239,10 @@ class Ordering(TopicsPart):
                 break
         return True
 
-    # L1 to L6
+    # BRK-L1 to BRK-L6
 
     def prepare(self, node: TopicNode, link: Connection, packet: Prepare) -> None:
-        """L1, from a link."""
+        """BRK-L1, from a link."""
         self._sender_holds(node, link, packet.entries)
         node.interest.setdefault(link, set()).update({entry.origin for entry in packet.entries})
         new = [entry for entry in packet.entries if node.add_pending(entry)]
@@ -260,7 +260,7 @@ class Ordering(TopicsPart):
         self.state.touch(node)
 
     def acknowledged(self, node: TopicNode, child: Connection, packet: TotalAck) -> None:
-        """L5. Of a total that is committed already the commit is on its way on this very link."""
+        """BRK-L5. Of a total that is committed already the commit is on its way on this very link."""
         if not self.state.counts(packet.term):
             return
         covered = frozenset(packet.covered)
@@ -271,7 +271,7 @@ class Ordering(TopicsPart):
         self.state.touch(node)
 
     def evaluate(self, node: TopicNode) -> None:
-        """L6: from the state alone, so that nothing depends on which packet was lost."""
+        """BRK-L6: from the state alone, so that nothing depends on which packet was lost."""
         if self.tree.is_root:
             self._commit(node)
         elif node.up_live:
@@ -283,7 +283,7 @@ class Ordering(TopicsPart):
         return due
 
     def _report(self, node: TopicNode) -> None:
-        """L3: the coverage of each total, once every child has reported it."""
+        """BRK-L3: the coverage of each total, once every child has reported it."""
         due = self._due(node)
         if not due:
             return
@@ -303,7 +303,7 @@ class Ordering(TopicsPart):
                 self.state.send_up(TotalAck(node.topic, self.tree.term, ids, members))
 
     def _commit(self, node: TopicNode) -> None:
-        """L4: the totals that every live member is covered for leave in one packet, each client's in its order."""
+        """BRK-L4: the totals that every live member is covered for leave in one packet, each client's in its order."""
         if not self.tree.decides:
             return
         due = self._due(node)
@@ -328,7 +328,7 @@ class Ordering(TopicsPart):
             self.release(node)
 
     def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
-        """L4, A3: every live member of the roster, wherever it is, in the epoch that counts."""
+        """BRK-L4: every live member of the roster, wherever it is, in the epoch that counts."""
         return self.grants.all_of(node.topic, covered)
 
 

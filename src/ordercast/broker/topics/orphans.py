@@ -54,7 +54,7 @@ class Orphans(TopicsPart):
     # The close handshake
 
     def close(self, topic: Topic, kept: Store, *, flushed: bool) -> None:
-        """S7.2: tell the parent. `flushed`: everything kept was sent to it before, on a channel that it kept open.
+        """BRK-S7.2: tell the parent. `flushed`: everything kept was sent to it before, on a channel that it kept open.
 
         Otherwise what the parent is not known to hold is an orphan at once.
         """

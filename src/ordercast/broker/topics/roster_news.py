@@ -1,4 +1,4 @@
-"""Knowledge of who is a member of what spreads over the whole tree, and what follows from it here (M8, M9)."""
+"""Knowledge of who is a member of what spreads over the whole tree, and what follows from it here (BRK-M8, BRK-M9)."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class RosterNews(TopicsPart):
         self.unwritten = False
 
     def record(self, topic: Topic, member: Origin, epoch: int) -> None:
-        """M9.2: one more member, by a wave that passes through all brokers by itself."""
+        """BRK-M9.2: one more member, by a wave that passes through all brokers by itself."""
         known = bool(self.book.live(topic))
         if self.book.join(topic, member, epoch):
             self._grew({topic: (written(member, epoch),)}, {} if known else {topic: None})
 
     def learn(self, roster: Roster, fenced: Fenced, source: Connection | None = None) -> None:
-        """M8, M9.4: knowledge of members; what is new goes on to all other neighbours."""
+        """BRK-M8, BRK-M9.4: knowledge of members; what is new goes on to all other neighbours."""
         before = set(self.book.topics()) if roster else set()
         new_roster, new_fenced = self.book.merge(roster, fenced)
         if not new_roster and not new_fenced:

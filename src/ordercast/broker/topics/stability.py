@@ -1,4 +1,7 @@
-"""Stability (ST1 to ST4): what every member has is forgotten, nothing else ever is. Above a limit publishers pause."""
+"""Stability: what every member has is forgotten, nothing else ever is. Above a limit publishers pause.
+
+Rules BRK-ST1 to BRK-ST4.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Stability(TopicsPart):
         self.cooling = False
 
     def reported(self, client: Client, packet: StableReport) -> None:
-        """ST1, from a local member."""
+        """BRK-ST1, from a local member."""
         node = self.nodes.get(packet.topic)
         member = node.members.get(client.origin) if node is not None else None
         if node is not None and member is not None and member.vector != packet.vector:
@@ -39,7 +42,7 @@ class Stability(TopicsPart):
             self.state.vote_again(node)
 
     def voted(self, node: TopicNode, child: Connection, packet: StableVote) -> None:
-        """ST1, from a child: replaces its last one."""
+        """BRK-ST1, from a child: replaces its last one."""
         if self.state.counts(packet.term):
             node.votes[child] = Vote(frozenset(packet.members), packet.vector)
             self.state.vote_again(node)
@@ -86,11 +89,11 @@ class Stability(TopicsPart):
         return Vote(frozenset(voted), _least(vectors))
 
     def _all_have_voted(self, node: TopicNode, members: Coverage) -> bool:
-        """ST2: every live member of the roster, in the epoch that counts."""
+        """BRK-ST2: every live member of the roster, in the epoch that counts."""
         return self.grants.all_of(node.topic, members)
 
     def merge_base(self, node: TopicNode, base: Vector, source: Connection | None) -> None:
-        """ST3: from whatever source it comes, a base that grew is passed on in all other directions."""
+        """BRK-ST3: from whatever source it comes, a base that grew is passed on in all other directions."""
         grown = node.raise_base(base)
         if not grown:
             return
@@ -108,18 +111,18 @@ class Stability(TopicsPart):
         self.state.touch(node)
 
     def tell_base(self, node: TopicNode, link: Connection, base: Vector) -> None:
-        """ST3: a base that grew while the channel was opening (a client came back with it) was not in its OpenTopic."""
+        """BRK-ST3: a base that grew while the channel was opening (a client brought it) was not in its OpenTopic."""
         lacking = {origin: number for origin, number in node.base.items() if number > base.get(origin, 0)}
         if lacking:
             self.wires.send(link, BaseUpdate(node.topic, self.tree.term, lacking))
 
     def base_told(self, node: TopicNode, link: Connection, packet: BaseUpdate) -> None:
-        """PC5: a base of a lower term than the own is ignored; the channel's next opening brings it."""
+        """BRK-PC5: a base of a lower term than the own is ignored; the channel's next opening brings it."""
         if tuple(packet.term) >= tuple(self.tree.term) or link in node.down:
             self.merge_base(node, packet.base, link)
 
     def flow(self, node: TopicNode) -> None:
-        """ST4: ask the local clients to pause, or to go on. Links are never delayed and nothing is evicted."""
+        """BRK-ST4: ask the local clients to pause, or to go on. Links are never delayed and nothing is evicted."""
         limit = self.settings.buffer_soft_limit
         here = len(node.log) + len(node.pend) + len(node.hold)
         is_open = here <= (limit if node.flow_open else limit // 2)

@@ -14,7 +14,7 @@ from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Received, Summary, Vector
 
 Coverage = frozenset[tuple[Origin, int]]
-"""Members and the epochs in which a broker answers for them (L2)."""
+"""Members and the epochs in which a broker answers for them (BRK-L2)."""
 Extent = tuple[int, tuple[int, ...]]
 """All numbers up to the first, and the sorted extras above it."""
 MOST_IN_PACKET = 1000
@@ -41,7 +41,7 @@ class Member(State):
 
 
 class Waiting(State):
-    """A local client whose membership the root has not confirmed yet (M2)."""
+    """A local client whose membership the root has not confirmed yet (BRK-M2)."""
 
     def __init__(self, connection: Connection | None, epoch: int, *, receives: bool) -> None:
         self.connection = connection
@@ -57,7 +57,7 @@ class Waiting(State):
 
 
 class Vote(Value):
-    """ST1: members that have voted, and what all of them have. No vector: none of them holds anybody up."""
+    """BRK-ST1: members that have voted, and what all of them have. No vector: none of them holds anybody up."""
 
     __slots__ = ("members", "vector")
 
@@ -95,7 +95,7 @@ class TopicNode(State):
         self.clear()
 
     def clear(self) -> None:
-        """S7: everything that a reset empties."""
+        """BRK-S7: everything that a reset empties."""
         self.have = Received()
         self.base: Vector = {}
         self.log: list[Publication] = []
@@ -107,7 +107,7 @@ class TopicNode(State):
         """Numbers of each client's pending totals."""
         self._pending_top: dict[Origin, int] = {}
         self.turns = Queues(by_key=self.by_key)
-        """In which order the pending totals of one client are to be committed (L4)."""
+        """In which order the pending totals of one client are to be committed (BRK-L4)."""
         self.hold = Holding(by_key=self.by_key)
         self._reached: dict[tuple[Origin, bool], int] = {}
         self.clear_reports()
@@ -127,7 +127,7 @@ class TopicNode(State):
         self._checked = -1
 
     def clear_reports(self) -> None:
-        """O16: reports of another term are void."""
+        """BRK-O16: reports of another term are void."""
         self.reports: dict[PublicationId, dict[Connection, Coverage]] = {}
         self.sent: dict[PublicationId, Coverage] = {}
         self.member_reports: dict[Connection, Coverage] = {}
@@ -140,7 +140,7 @@ class TopicNode(State):
     # Members
 
     def is_grounded(self) -> bool:
-        """S7: a confirmed member is here or below."""
+        """BRK-S7: a confirmed member is here or below."""
         return bool(self.members) or True in self.down.values()
 
     def members_changed(self) -> None:
@@ -154,16 +154,16 @@ class TopicNode(State):
         return frozenset((origin, member.epoch) for origin, member in self.members.items())
 
     def coverage(self, pair: PublicationId, local: Coverage) -> Coverage:
-        """L2: the local members, and those that children have reported the pending total for."""
+        """BRK-L2: the local members, and those that children have reported the pending total for."""
         reports = self.reports.get(pair)
         return local.union(*[reports[child] for child in self.down if child in reports]) if reports else local
 
     def all_children_cover(self, pair: PublicationId) -> bool:
-        """L3: whether every child that takes part has reported the pending total."""
+        """BRK-L3: whether every child that takes part has reported the pending total."""
         return not self.down or self.down.keys() <= self.reports.get(pair, {}).keys()
 
     def present(self) -> Coverage:
-        """M7: confirmed and waiting members here, and the ones that children have reported."""
+        """BRK-M7: confirmed and waiting members here, and the ones that children have reported."""
         here = {(origin, member.epoch) for origin, member in self.members.items()}
         here.update((origin, waiting.epoch) for origin, waiting in self.waiting.items() if waiting.complete)
         return frozenset(here).union(*self.member_reports.values())
@@ -176,7 +176,7 @@ class TopicNode(State):
         self.version += 1
 
     def raise_base(self, base: Vector) -> Vector:
-        """ST3: what of `base` is news, after everything at or below it has left the log and the pending totals."""
+        """BRK-ST3: what of `base` is news, after everything at or below it has left the log and the pending totals."""
         mine = self.base
         grown = {origin: number for origin, number in base.items() if number > mine.get(origin, 0)}
         if not grown:
@@ -207,7 +207,7 @@ class TopicNode(State):
             self._compacted = len(self.log)
 
     def difference(self, have: Summary, base: Vector) -> list[Publication]:
-        """S4: log entries, in log order, that a peer with `have` and `base` lacks."""
+        """BRK-S4: log entries, in log order, that a peer with `have` and `base` lacks."""
         theirs = Received(have)
         theirs.raise_to(base)
         return [entry for entry in self.log if (entry.origin, entry.number) not in theirs]
@@ -221,7 +221,7 @@ class TopicNode(State):
     # Pending totals
 
     def add_pending(self, entry: Publication) -> bool:
-        """L1: lock all its keys at once; False if it is known or pending already."""
+        """BRK-L1: lock all its keys at once; False if it is known or pending already."""
         pair = (entry.origin, entry.number)
         if pair in self.pend or pair in self.have:
             return False
@@ -284,7 +284,7 @@ class TopicNode(State):
         return low, tuple(sorted(above))
 
     def drop_link(self, link: Connection) -> None:
-        """S8: whatever the link said counts no more."""
+        """BRK-S8: whatever the link said counts no more."""
         for reports in self.reports.values():
             reports.pop(link, None)
         self.member_reports.pop(link, None)
@@ -297,7 +297,7 @@ class TopicNode(State):
     # Invariants
 
     def check(self) -> None:
-        """I2, and: no entry leaves the log above the base. Only looked at if something has changed."""
+        """BRK-I2, and: no entry leaves the log above the base. Only looked at if something has changed."""
         if self._checked == self.version:
             return
         self._checked = self.version

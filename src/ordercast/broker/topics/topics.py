@@ -154,7 +154,7 @@ class Topics(TopicsState):
     # Its own clients
 
     def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
-        """M1: an older connection of the same session counts no more."""
+        """BRK-M1: an older connection of the same session counts no more."""
         known = Client(client, peer, attach_no)
         for older in self.clients_in_order():
             if older.origin == known.origin and older.connection != client:
@@ -222,7 +222,7 @@ class Topics(TopicsState):
                 self.stability.flow(node)
 
     def _evaluate(self, node: TopicNode) -> None:
-        """L6, M7, M11."""
+        """BRK-L6, BRK-M7, BRK-M11."""
         everything = node.recheck_all
         self.members.finish_leaving(node)
         if node.topic not in self.nodes:
@@ -338,7 +338,7 @@ class Topics(TopicsState):
         return explain(self, self.orphans, message_id)
 
     def check_invariants(self) -> None:
-        """I2, I4, I6 and: no entry leaves a log above the base. Only topics that have changed are looked at."""
+        """BRK-I2, BRK-I4, BRK-I6; no entry leaves a log above the base. Looks only at what has changed."""
         for topic, node in self.nodes.items():
             node.check()
             for origin, member in node.members.items():

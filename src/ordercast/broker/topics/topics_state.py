@@ -37,20 +37,20 @@ class TopicsState(State):
         """Topics in which something has changed that the stability votes depend on."""
 
     def touch(self, node: TopicNode) -> None:
-        """L6: look at the topic again when the turn ends."""
+        """BRK-L6: look at the topic again when the turn ends."""
         self.dirty.add(node.topic)
 
     def look_again(self, node: TopicNode) -> None:
-        """L6, M7: look at everything in the topic again: who is here, or who must be, has changed."""
+        """BRK-L6, BRK-M7: look at everything in the topic again: who is here, or who must be, has changed."""
         node.recheck_all = True
         self.dirty.add(node.topic)
 
     def vote_again(self, node: TopicNode) -> None:
-        """ST1: the topic needs a new vote."""
+        """BRK-ST1: the topic needs a new vote."""
         self.votes_due.add(node.topic)
 
     def links(self, node: TopicNode) -> list[Connection]:
-        """S5: the neighbours that take part in the topic."""
+        """BRK-S5: the neighbours that take part in the topic."""
         links = list(node.down)
         if node.up_live and self.tree.parent is not None:
             links.append(self.tree.parent)
@@ -67,7 +67,7 @@ class TopicsState(State):
             self.wires.send(self.tree.parent, packet)
 
     def counts(self, term: Term) -> bool:
-        """L5, A7: a report counts in its own term only."""
+        """BRK-L5: a report counts in its own term only."""
         return tuple(term) == tuple(self.tree.term)
 
     def clients_in_order(self) -> list[Client]:

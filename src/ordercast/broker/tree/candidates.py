@@ -1,4 +1,4 @@
-"""In which order possible parents are asked (O4.1, O19)."""
+"""In which order possible parents are asked (BRK-O4.1, BRK-O19)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_order(state: TreeState, rtt_ms: Mapping[NodeId, float]) -> list[NodeId]:
 
 
 def score(state: TreeState, entry: Neighbour, rtt_ms: float) -> float:
-    """O19: the smaller, the better: near, with the same topics, few hops away, with room, in the same region."""
+    """BRK-O19: the smaller, the better: near, with the same topics, few hops away, with room, in the same region."""
     missing = len(set(state.topics.names()) - set(entry.topics))
     return (
         _RTT_WEIGHT * rtt_ms / 100

@@ -1,4 +1,4 @@
-"""The claim to be root that a broker has made, and who has agreed to it so far (O12, O14)."""
+"""The claim to be root that a broker has made, and who has agreed to it so far (BRK-O12, BRK-O14)."""
 
 from __future__ import annotations
 

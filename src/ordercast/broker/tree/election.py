@@ -1,4 +1,4 @@
-"""Electing a root (O12 to O15).
+"""Electing a root (BRK-O12 to BRK-O15).
 
 Without partitions the winner needs the word of every broker that lives; two winners would have needed each other's.
 With them it needs more than half of the directory, and no broker gives its word twice for one term number.
@@ -41,10 +41,10 @@ class Election(TreePart):
         self.parenting = parenting
         self.seeker = seeker
 
-    # -- O12 --------------------------------------------------------------------------------------------------------
+    # BRK-O12
 
     def start(self) -> None:
-        """O12: claim, unless a better one is known."""
+        """BRK-O12: claim, unless a better one is known."""
         self.claim.abandon()
         if not self.state.may_claim or self.recovery.forgetful:
             self.seeker.pause()
@@ -94,10 +94,10 @@ class Election(TreePart):
             self.neighbours.close(line)
             self.parenting.line_ended(line)
 
-    # -- O13 --------------------------------------------------------------------------------------------------------
+    # BRK-O13
 
     def claimed(self, line: Connection, node: NodeId, packet: RootElection) -> None:
-        """O13: somebody wants to be root."""
+        """BRK-O13: somebody wants to be root."""
         self.joining.learn(packet.changes, but=[])
         if self.recovery.forgetful:
             self._reply(line, packet.number, "ABSTAIN")  # It may have promised something in its former life.
@@ -127,7 +127,7 @@ class Election(TreePart):
         self.seeker.defer()
 
     def _may_promise(self, node: NodeId, packet: RootElection) -> bool:
-        """O13.3. With partitions two majorities could both complete if one promise could replace another."""
+        """BRK-O13.3. With partitions two majorities could both complete if one promise could replace another."""
         if packet.number != self.terms.promised:
             return packet.number > self.terms.promised
         if self.terms.claimant == node:
@@ -137,7 +137,7 @@ class Election(TreePart):
         return not better(self.terms.promised_rank, packet.rank)
 
     def _agree(self, line: Connection, node: NodeId, packet: RootElection) -> None:
-        """O13.4."""
+        """BRK-O13.4: promise the term to the claimant, give up an own claim, and say what is known of members."""
         self.terms.promise(packet.number, packet.rank, node)
         if self.state.seeking:
             was_running = self.claim.running is not None
@@ -158,10 +158,10 @@ class Election(TreePart):
             reply = RootElectionReply(number, verdict, highest)
         self.wires.send(line, reply)
 
-    # -- O14 --------------------------------------------------------------------------------------------------------
+    # BRK-O14
 
     def replied(self, node: NodeId, packet: RootElectionReply) -> None:
-        """O14: only for the running election."""
+        """BRK-O14: only for the running election."""
         if self.claim.running is None or packet.number != self.claim.running or node not in self.claim.awaited:
             return
         if packet.verdict == "OK":
@@ -176,7 +176,7 @@ class Election(TreePart):
             self._outdated(packet.highest)
 
     def _outdated(self, highest: int) -> None:
-        """O14: the next number is above theirs. Two who claim in step would go on for ever: pause the next time."""
+        """BRK-O14: the next number is above theirs. Two who claim in step would go on for ever: pause the next time."""
         self.terms.learn_of(highest)
         if self.claim.newly_outdated():
             self.start()
@@ -187,7 +187,7 @@ class Election(TreePart):
         self.topics.merge_roster(packet.roster, packet.fenced)
         self.claim.agrees(node, remembers_a_term=packet.term_number > 0)
         for unknown in self.joining.learn(packet.changes, but=[]):
-            self._claim_to(unknown)  # J2: whoever joined meanwhile has a say too.
+            self._claim_to(unknown)  # BRK-J2: whoever joined meanwhile has a say too.
         if self.state.may_claim:
             self._check()
         else:
@@ -204,7 +204,7 @@ class Election(TreePart):
         self._check()
 
     def line_ended(self, line: Connection, *, gone: bool) -> None:
-        """O2.6: nobody there; or an idle connection was closed just then, and it is asked again."""
+        """BRK-O2.6: nobody there; or an idle connection was closed just then, and it is asked again."""
         nodes = [node for node, awaited in self.claim.awaited.items() if awaited == line]
         for node in nodes:
             if gone:
@@ -215,7 +215,7 @@ class Election(TreePart):
             self._check()
 
     def _check(self) -> None:
-        """O14.5."""
+        """BRK-O14.5: become root once nobody is awaited, nothing better was promised and enough agree."""
         running = self.claim.running
         if running is None or self.claim.awaited or not self.terms.promised_to(self.state.node, running):
             return
@@ -224,10 +224,10 @@ class Election(TreePart):
             return
         self._become_root(running)
 
-    # -- O15, O16 ---------------------------------------------------------------------------------------------------
+    # BRK-O15, BRK-O16
 
     def _become_root(self, number: int) -> None:
-        """O15."""
+        """BRK-O15: enter the term, tell the children and everybody else, and wait for the right to decide."""
         self.claim.abandon()
         self.seeker.settle_as_root()
         self.state.enter((number, self.state.node))
@@ -240,7 +240,7 @@ class Election(TreePart):
         self.lease.elected(self.claim.made_ns, somebody_before=self.claim.somebody_before)
 
     def bootstrap(self) -> None:
-        """O1: the configured root of a tree that has never run."""
+        """BRK-O1: the configured root of a tree that has never run."""
         self.seeker.settle_as_root()
         self.terms.promise(1, self.state.rank, self.state.node)
         self.state.enter((1, self.state.node))
@@ -249,7 +249,7 @@ class Election(TreePart):
         self.lease.bootstrapped()
 
     def announced(self, node: NodeId, packet: RootAnnounce) -> None:
-        """O15. With partitions also an old root may hear of its successor."""
+        """BRK-O15. With partitions also an old root may hear of its successor."""
         if self.state.is_root and self.state.primary and packet.term[0] > self.state.term[0]:
             self.seeker.step_down("replaced", hint=node)
         elif packet.term[0] >= self.state.term[0]:

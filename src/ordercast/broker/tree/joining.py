@@ -1,4 +1,4 @@
-"""Brokers that join and leave while the tree runs (J2, J3).
+"""Brokers that join and leave while the tree runs (BRK-J2, BRK-J3).
 
 One change at a time: the root floods it, every broker that has recorded it says so, and only when all that live have
 (with partitions: more than half, before and after the change) does the newcomer learn that it is one of them. Any two
@@ -65,7 +65,7 @@ class Joining(TreePart):
         self._under_way: Change | None = None
         self._before: frozenset[NodeId] = frozenset()
 
-    # -- what everybody does ----------------------------------------------------------------------------------------
+    # what everybody does
 
     def all_changes(self) -> tuple[Change, ...]:
         return tuple(self._changes[node] for node in sorted(self._changes))
@@ -148,7 +148,7 @@ class Joining(TreePart):
                 self.wires.send(self.state.parent, packet)
             self._pending = set()
 
-    # -- newcomers and leavers --------------------------------------------------------------------------------------
+    # newcomers and leavers
 
     def ask(self) -> None:
         """Repeated until it is answered: the root may change meanwhile."""
@@ -203,7 +203,7 @@ class Joining(TreePart):
         self.wires.note("leave", {"parent": self.state.parent_name or ""})
         self.events.stopped()
 
-    # -- the root ---------------------------------------------------------------------------------------------------
+    # the root
 
     def asked(self, node: NodeId, address: str) -> None:
         """A join, or without an address a leave."""

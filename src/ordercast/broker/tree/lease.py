@@ -1,4 +1,4 @@
-"""The primary component: a root decides only while more than half of the brokers stand behind it (PC1 to PC7).
+"""The primary component: a root decides only while more than half of the brokers stand behind it (BRK-PC1 to BRK-PC7).
 
 The root's beats flow down the tree, the brokers' answers up. A broker that has promised a later term to somebody does
 not answer. The lease runs from the time at which the newest beat was sent that a majority has answered, so it has ended
@@ -60,7 +60,7 @@ class Lease(TreePart):
     def _arm(self) -> None:
         self.wires.set_timer(("lease",), self.length_ns // _BEATS, background=True)
 
-    # -- the root ---------------------------------------------------------------------------------------------------
+    # the root
 
     def bootstrapped(self) -> None:
         """Nobody came before the first root: nobody's lease has to be waited for. Its majority does: it may be late."""
@@ -121,7 +121,7 @@ class Lease(TreePart):
         elif not decides and now < self._decides_from_ns:
             self.wires.set_timer(("decide",), self._decides_from_ns - now)
 
-    # -- everybody --------------------------------------------------------------------------------------------------
+    # everybody
 
     def timer(self) -> None:
         if self.state.is_root:
@@ -166,7 +166,7 @@ class Lease(TreePart):
             self.wires.send(child, NewTerm(*self._heard))
 
     def new_term(self, line: Connection, packet: NewTerm) -> None:
-        """O16: only from the parent. Answered only if nobody was promised a later term."""
+        """BRK-O16: only from the parent. Answered only if nobody was promised a later term."""
         if line != self.state.parent:
             return
         self.terms.adopt(packet.term)

@@ -1,4 +1,4 @@
-"""The connections of a broker: who is at the other end, which one to use, and what the end of one means (O2)."""
+"""The connections of a broker: who is at the other end, which one to use, and what the end of one means (BRK-O2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Neighbours(TreePart):
         """Connections that this broker dialed and when it last used them: whoever dialed closes."""
         self._sweeping = False
 
-    # -- using connections ------------------------------------------------------------------------------------------
+    # using connections
 
     def line_to(self, node: NodeId) -> Connection | None:
         """A connection to the broker that is open or being opened."""
@@ -89,7 +89,7 @@ class Neighbours(TreePart):
         self.dialing.pop(line, None)
         self._own.pop(line, None)
 
-    # -- what happens to them ---------------------------------------------------------------------------------------
+    # what happens to them
 
     def opened(self, line: Connection, peer: Peer) -> None:
         expected = self.dialing.pop(line, None)
@@ -107,7 +107,7 @@ class Neighbours(TreePart):
         self.learn_life(name, peer.life)
 
     def learn_life(self, node: NodeId, life: int) -> None:
-        """O18, F-NET-2: a new life of a broker ends whatever was shared with an older one."""
+        """BRK-O18, F-NET-2: a new life of a broker ends whatever was shared with an older one."""
         if life <= self.state.lives.get(node, 0):
             return
         self.state.lives[node] = life
@@ -122,7 +122,7 @@ class Neighbours(TreePart):
         ]  # fmt: skip
 
     def closed(self, line: Connection, *, gone: bool) -> None:
-        """O2. Several connections of one pair may end one after the other: the first one counts."""
+        """BRK-O2. Several connections of one pair may end one after the other: the first one counts."""
         peer = self.peers.get(line)
         expected = self.dialing.get(line)
         self._forget(line)

@@ -1,4 +1,4 @@
-"""Hints about who is up and who is down, flooded over the tree (O2.3, O18). Links are judged only by their own end."""
+"""Hints about who is up and who is down, flooded over the tree (BRK-O2.3, BRK-O18). Only its own end ends a link."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Notices(TreePart):
                 self.wires.send(link, packet)
 
     def found_dead(self, node: NodeId, life: int, *, neighbour: bool, lines: list[Connection]) -> None:
-        """O2.3: an own connection has ended without a word."""
+        """BRK-O2.3: an own connection has ended without a word."""
         if neighbour:
             self.wires.note("suspect", {"peer": node, "life": str(life)})
         if self._record_death(node, life) or self.state.primary:
@@ -44,7 +44,7 @@ class Notices(TreePart):
         return True
 
     def down(self, line: Connection, packet: BrokerDown) -> None:
-        """O18. Where partitions are possible this means only that somebody cannot reach it."""
+        """BRK-O18. Where partitions are possible this means only that somebody cannot reach it."""
         if packet.node == self.state.node:
             self._contradict(packet)
             return
@@ -58,7 +58,7 @@ class Notices(TreePart):
         self.flood(packet, but=[line])
 
     def up(self, line: Connection, packet: BrokerUp) -> None:
-        """O18. A neighbour in an older life is lost first."""
+        """BRK-O18. A neighbour in an older life is lost first."""
         if packet.node == self.state.node:
             return
         news = packet.life > self.state.lives.get(packet.node, 0) or packet.node in self.state.unreachable
@@ -69,12 +69,12 @@ class Notices(TreePart):
             self.events.broker_is_up(packet.node)
 
     def accepted(self, child: Connection, node: NodeId, life: int) -> None:
-        """O9: everybody is told of a broker that has come back."""
+        """BRK-O9: everybody is told of a broker that has come back."""
         if life > 0 or self.state.primary:
             self.flood(BrokerUp(node, life), but=[child])
 
     def tell_parent(self, parent: Connection) -> None:
-        """O10.3: what this fragment has found out meanwhile."""
+        """BRK-O10.3: what this fragment has found out meanwhile."""
         for node, life in sorted(self.state.dead.items()):
             if self.state.believed_dead(node):
                 self.wires.send(parent, BrokerDown(node, life))

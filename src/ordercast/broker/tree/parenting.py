@@ -1,4 +1,4 @@
-"""Being asked to be a parent (O6 to O9, O11)."""
+"""Being asked to be a parent (BRK-O6 to BRK-O9, BRK-O11)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Parenting(TreePart):
     def uses(self, line: Connection) -> bool:
         return any(asked.line == line for asked in self._checks.values())
 
-    # -- O6 ---------------------------------------------------------------------------------------------------------
+    # BRK-O6
 
     def asked(self, line: Connection, node: NodeId, packet: ParentRequest) -> None:
         if not self._is_newest(node, packet):
@@ -84,10 +84,10 @@ class Parenting(TreePart):
     ) -> None:
         self.wires.send(line, ParentResponse(request, False, self.state.term, reason, top, rank))
 
-    # -- O7, O8 -----------------------------------------------------------------------------------------------------
+    # BRK-O7, BRK-O8
 
     def check(self, line: Connection, packet: RootCheck) -> None:
-        """O7. A check that is lost costs the requester one timeout."""
+        """BRK-O7. A check that is lost costs the requester one timeout."""
         if line not in self.state.children:
             return
         if packet.requester == self.state.node:
@@ -104,7 +104,7 @@ class Parenting(TreePart):
         self.neighbours.say(packet.asker, reply)
 
     def checked(self, packet: RootCheckReply) -> None:
-        """O8."""
+        """BRK-O8: the root of this fragment has looked at a request: accept, or refuse with its reason."""
         asked = self._checks.pop((packet.requester, packet.request), None)
         if asked is None:
             return
@@ -127,7 +127,7 @@ class Parenting(TreePart):
         for (_, request), asked in checks.items():
             self._refuse(asked.line, request, "DETACHED", self.state.node, self.state.rank)
 
-    # -- O9, O11 ----------------------------------------------------------------------------------------------------
+    # BRK-O9, BRK-O11
 
     def _accept(self, line: Connection, node: NodeId, request: int) -> None:
         if self.state.residual <= 0:
@@ -141,12 +141,12 @@ class Parenting(TreePart):
         self.notices.accepted(line, node, self.neighbours.peers[line].life)
 
     def bye(self, line: Connection, packet: Bye) -> None:
-        """O11: F-REQ-4: only if it is the request that was accepted."""
+        """BRK-O11: F-REQ-4: only if it is the request that was accepted."""
         if self._accepted.get(line) == packet.request:
             self.drop(line)
 
     def drop(self, link: Connection) -> None:
-        """O2.4: a child is no longer one."""
+        """BRK-O2.4: a child is no longer one."""
         del self.state.children[link]
         del self._accepted[link]
         self.views.forget(link)

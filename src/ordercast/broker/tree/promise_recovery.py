@@ -1,4 +1,4 @@
-"""A broker that has lived before and kept nothing does not know what it has promised (PC8).
+"""A broker that has lived before and kept nothing does not know what it has promised (BRK-PC8).
 
 Its word must not count for an old root if its former life gave it to a new one. Whoever was elected with that word was
 a claimant already, and so were those who gave theirs too. So it asks everybody for the highest term number they know,

@@ -1,4 +1,4 @@
-"""Round trips to the brokers in view, smoothed, for `view_order = "score"` (O19)."""
+"""Round trips to the brokers in view, smoothed, for `view_order = "score"` (BRK-O19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losing a parent and finding another one (O3 to O5, O10)."""
+"""Losing a parent and finding another one (BRK-O3 to BRK-O5, BRK-O10)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ordercast.core.process import Connection
 from ordercast.pubsub.overlay_packets import Bye, Handover, ParentRequest, ParentResponse, Rank
 
 _MOVE_PAUSE_NS = 60_000 * MS
-"""J1: at most one move a minute."""
+"""BRK-J1: at most one move a minute."""
 _DEFERRALS = 3
 """Where partitions are possible, so often a broker lets a better one try first: it may be unable to."""
 
@@ -35,10 +35,10 @@ class Elections(Protocol):
     """What a search that finds no parent comes to."""
 
     def start(self) -> None:
-        """O12: claim to be root, unless a better one is known."""
+        """BRK-O12: claim to be root, unless a better one is known."""
 
     def line_ended(self, line: Connection, *, gone: bool) -> None:
-        """O2.6: somebody who was asked to agree cannot be reached there."""
+        """BRK-O2.6: somebody who was asked to agree cannot be reached there."""
 
 
 class Seeker(TreePart):
@@ -66,7 +66,7 @@ class Seeker(TreePart):
         self.round_trips = round_trips
         self.hint: NodeId | None = state.place.parent
         self.insists_until_ns = 0
-        """O1: until then a starting broker asks nobody but its configured parent."""
+        """BRK-O1: until then a starting broker asks nobody but its configured parent."""
         self.patient_until_ns = 0
         """Until then one that may have lived before waits for its configured parent if that is looking for its own."""
         self.asked: Candidate | None = None
@@ -86,7 +86,7 @@ class Seeker(TreePart):
         self._may_move_ns = 0
 
     def begin_life(self, patient_until_ns: int, *, insists: bool) -> None:
-        """O1: how long this broker, which starts, waits for its configured parent."""
+        """BRK-O1: how long this broker, which starts, waits for its configured parent."""
         self.patient_until_ns = patient_until_ns
         if insists:
             self.insists_until_ns = patient_until_ns
@@ -95,10 +95,10 @@ class Seeker(TreePart):
         """Whom to ask first next time."""
         self.hint = hint
 
-    # -- O3 ---------------------------------------------------------------------------------------------------------
+    # BRK-O3
 
     def lose_parent(self, why: str) -> None:
-        """O3: the link to the parent is over."""
+        """BRK-O3: the link to the parent is over."""
         lost, was_root = self.state.parent_name or NOBODY, self.state.parent_name == self.state.term[1]
         self.state.detach()
         self.begin(lost, why)
@@ -129,10 +129,10 @@ class Seeker(TreePart):
         self.parenting.detach()
         self.wires.note("repair_start", {"lost": lost, "why": why})
 
-    # -- O4, O5 -----------------------------------------------------------------------------------------------------
+    # BRK-O4, BRK-O5
 
     def seek(self) -> None:
-        """O4: draw up the list and begin with its first."""
+        """BRK-O4: draw up the list and begin with its first."""
         self.wires.cancel_timer(("retry",))
         self._results = {}
         self._tops = {}
@@ -166,7 +166,7 @@ class Seeker(TreePart):
         return self.wires.now_ns < self.insists_until_ns
 
     def _next(self) -> None:
-        """O5."""
+        """BRK-O5: ask the next candidate; when nobody is left, draw the conclusions."""
         self.asked = self.line = None
         while self._queue:
             candidate = self._queue.pop(0)
@@ -236,7 +236,7 @@ class Seeker(TreePart):
         self._result("TIMEOUT")
 
     def line_ended(self, line: Connection, *, gone: bool) -> None:
-        """O2.5: whoever was being asked is not there, or closed an idle connection just then."""
+        """BRK-O2.5: whoever was being asked is not there, or closed an idle connection just then."""
         if line != self.line or self.asked is None:
             return
         if gone or self._redialed:
@@ -246,7 +246,7 @@ class Seeker(TreePart):
         self.line = self.neighbours.dial(self.asked.address, self.asked.node)
         self._send_request()
 
-    # -- O10 --------------------------------------------------------------------------------------------------------
+    # BRK-O10
 
     def answered(self, line: Connection, response: ParentResponse) -> None:
         if not self.state.seeking or line != self.line or response.request != self.request:
@@ -274,7 +274,7 @@ class Seeker(TreePart):
             self._result(response.reason)
 
     def _is_patient_with(self, candidate: Candidate | None) -> bool:
-        """O1: a whole cluster may be starting, and then the configured tree is to be the first one."""
+        """BRK-O1: a whole cluster may be starting, and then the configured tree is to be the first one."""
         starting = self.state.term[0] == 0 and self.wires.now_ns < self.patient_until_ns
         return starting and candidate is not None and candidate.node == self.state.place.parent
 
@@ -319,15 +319,15 @@ class Seeker(TreePart):
         self.wires.note("repair_end" if self._repairing else "join", info)
         self._repairing = True
 
-    # -- pauses and hints -------------------------------------------------------------------------------------------
+    # pauses and hints
 
     @property
     def idle(self) -> bool:
-        """No request under way (and, for O13.2, nobody better known)."""
+        """No request under way (and, for BRK-O13.2, nobody better known)."""
         return self.state.seeking and self.asked is None and self.claim.running is None
 
     def knows_better(self) -> bool:
-        """O12.1. Where partitions are possible the better one may be unable to reach a majority."""
+        """BRK-O12.1. Where partitions are possible the better one may be unable to reach a majority."""
         if self.stubborn:
             return False
         return any(
@@ -361,16 +361,16 @@ class Seeker(TreePart):
             self.seek()
 
     def root_announced(self, root: NodeId) -> None:
-        """O15."""
+        """BRK-O15: somebody says that it is root: it is asked first, and at once if nobody is being asked."""
         if self.state.seeking:
             self.hint = root
             self.insists_until_ns = self.patient_until_ns = 0
             self.resume()
 
-    # -- deliberate changes -----------------------------------------------------------------------------------------
+    # deliberate changes
 
     def broker_is_up(self, node: NodeId) -> None:
-        """J1: go back to the configured parent, SEEKING: two that ask while attached could form a cycle."""
+        """BRK-J1: go back to the configured parent, SEEKING: two that ask while attached could form a cycle."""
         now = self.wires.now_ns
         if (
             node != self.state.place.parent
@@ -387,7 +387,7 @@ class Seeker(TreePart):
         self.lose_parent("move")
 
     def handed_over(self, packet: Handover) -> None:
-        """J3: the parent leaves for good."""
+        """BRK-J3: the parent leaves for good."""
         assert self.state.parent is not None
         self.wires.send(self.state.parent, Bye(self.state.accepted_request))
         self.hint = packet.hint or None

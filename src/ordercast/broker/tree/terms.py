@@ -1,4 +1,4 @@
-"""Terms: the one that this broker is in, and the one that it has promised to somebody (O13, O16)."""
+"""Terms: the one that this broker is in, and the one that it has promised to somebody (BRK-O13, BRK-O16)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Terms(TreePart):
         return (self.promised, self.claimant) == (number, claimant)
 
     def adopt(self, term: Term) -> None:
-        """O16: the term of the parent is this broker's."""
+        """BRK-O16: the term of the parent is this broker's."""
         if term == self.state.term:
             return
         self.state.enter(term)

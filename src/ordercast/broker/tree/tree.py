@@ -135,10 +135,10 @@ class Tree(TreeState):
             Pong: lambda _, node, packet: self.round_trips.pong(node, packet),
         }
 
-    # -- events -----------------------------------------------------------------------------------------------------
+    # events
 
     def start(self) -> None:
-        """O1."""
+        """BRK-O1: the configured root of a tree that has never run begins it; anybody else seeks a parent."""
         self.lease.start()
         self.recovery.start()
         self.round_trips.start()
@@ -201,7 +201,7 @@ class Tree(TreeState):
         self.joining.turn_end()
 
     def refresh(self) -> None:
-        """PC3: before anything else, look whether the lease still runs."""
+        """BRK-PC3: before anything else, look whether the lease still runs."""
         if self.is_root:
             self.lease.refresh()
 
@@ -210,7 +210,7 @@ class Tree(TreeState):
         self.views.look_again()
 
     def leave(self) -> None:
-        """J3: leave the tree; `left` becomes true when nobody counts on this broker any more."""
+        """BRK-J3: leave the tree; `left` becomes true when nobody counts on this broker any more."""
         self.joining.leave()
 
     def stopped(self) -> None:
@@ -220,10 +220,10 @@ class Tree(TreeState):
             self.neighbours.close(line)
         self.stop()
 
-    # -- what the parts tell each other -----------------------------------------------------------------------------
+    # what the parts tell each other
 
     def line_ended(self, line: Connection, *, gone: bool) -> None:
-        """O2.4 to O2.6: whatever was going on there is over."""
+        """BRK-O2.4 to BRK-O2.6: whatever was going on there is over."""
         self.parenting.line_ended(line)
         self.election.line_ended(line, gone=gone)
         self.seeker.line_ended(line, gone=gone)
@@ -254,7 +254,7 @@ class Tree(TreeState):
         if line == self.parent:
             self.seeker.handed_over(packet)
 
-    # -- clients ----------------------------------------------------------------------------------------------------
+    # clients
 
     def _from_client(self, connection: Connection, peer: Peer, packet: Packet) -> None:
         if isinstance(packet, Pong):
@@ -276,7 +276,7 @@ class Tree(TreeState):
             self.neighbours.close(line)
 
     def _older_lines(self, peer: Peer) -> list[Connection]:
-        """M1: what the client had here before is over; an older session of it is dead."""
+        """BRK-M1: what the client had here before is over; an older session of it is dead."""
         lines = [line for line, other in self.clients.items() if other.name == peer.name]
         if any(self.clients[line].life > peer.life for line in lines):
             raise PeerError(peer.name, "a newer session of it is attached")
@@ -287,7 +287,7 @@ class Tree(TreeState):
         return lines
 
     def client_ended(self, connection: Connection, *, gone: bool) -> None:
-        """M8."""
+        """BRK-M8: the topics learn that the client is gone, unless it never attached."""
         self.views.forget(connection)
         if self.clients.pop(connection, None) is not None:
             self.topics.client_lost(connection, gone=gone)
@@ -302,10 +302,10 @@ class Tree(TreeState):
             raise PeerError(self.neighbours.peers[connection].name, "must send Attach first")
         if type(packet) not in _FOR_CLIENTS:
             raise PeerError(self.clients[connection].name, f"a client must not send {type(packet).__name__}")
-        if type(packet) is not Entries:  # Of its publications each one is answered for itself (P1).
+        if type(packet) is not Entries:  # Of its publications each one is answered for itself (BRK-P1).
             check(self.clients[connection].name, packet)
 
-    # -- for people -------------------------------------------------------------------------------------------------
+    # for people
 
     def status(self) -> dict[str, Any]:
         """For the admin page."""

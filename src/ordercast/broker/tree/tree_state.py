@@ -63,7 +63,7 @@ class TreeState(State):
         known = dict(saved.directory) if saved is not None and saved.directory else dict(place.directory)
         self.directory: dict[NodeId, str] = {**known, place.node: place.address}
         self.member = not place.seeds or len(self.directory) > 1
-        """False: it has not joined yet; it takes no children and no clients and never claims (J2)."""
+        """False: it has not joined yet; it takes no children and no clients and never claims (BRK-J2)."""
         self.leaving = False
         self.left = False
         self.claims_from_ns = 0
@@ -106,7 +106,7 @@ class TreeState(State):
         self.parent = self.parent_name = None
 
     def reign(self) -> None:
-        """ROOT. Nobody is above it; what its last parent said of the neighbourhood is of another tree (O17)."""
+        """ROOT. Nobody is above it; what its last parent said of the neighbourhood is of another tree (BRK-O17)."""
         self.seeking, self.is_root = False, True
         self.accepted_request = 0
         self.view = ()
@@ -122,15 +122,15 @@ class TreeState(State):
         self.seeking = True
 
     def see(self, view: tuple[Neighbour, ...]) -> None:
-        """O17: the neighbourhood as the parent sees it."""
+        """BRK-O17: the neighbourhood as the parent sees it."""
         self.view = view
 
     def become_member(self, directory: dict[NodeId, str]) -> None:
-        """J2: it counts, with all these others."""
+        """BRK-J2: it counts, with all these others."""
         self.member, self.directory = True, directory
 
     def struck_off(self) -> None:
-        """J3: it counts no more, though it has not asked for that."""
+        """BRK-J3: it counts no more, though it has not asked for that."""
         self.member = False
 
     def begin_leaving(self) -> None:

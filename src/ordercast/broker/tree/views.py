@@ -1,4 +1,4 @@
-"""What every broker and client sees of the tree around it (O17)."""
+"""What every broker and client sees of the tree around it (BRK-O17)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Views(TreePart):
         return Neighbour(node, address, hops, kind, about.topics, about.residual, about.region)
 
     def _own_view(self) -> list[Neighbour]:
-        """E3: without those who are believed dead."""
+        """The view that the parent sent, without those who are believed dead."""
         return [entry for entry in self.state.view if not self.state.believed_dead(NodeId(entry.node))]
 
     def _for_child(self, child: NodeId) -> tuple[Neighbour, ...]:
@@ -93,7 +93,7 @@ class Views(TreePart):
         return View(tuple(seen), tuple(sorted(self.state.directory.items())))
 
     def greet(self, client: Connection) -> None:
-        """M1: the answer to Attach."""
+        """BRK-M1: the answer to Attach."""
         self._sent.pop(client, None)
         self._push(client, self.for_client())
 

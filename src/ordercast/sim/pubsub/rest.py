@@ -1,4 +1,4 @@
-"""Rest: G7 and I5. One tree, nothing held or pending, and every member has what every other has."""
+"""Rest: BRK-G7 and BRK-I5. One tree, nothing held or pending, and every member has what every other has."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _SLICES = 100
 _LOOK = ns(20)
 """How often a draining run is asked whether it has come to rest."""
 CLAIMS = ["total-topic", "real-time"]
-"""G5 and G6, beyond what the guarantees of single publications say."""
+"""BRK-G5 and BRK-G6, beyond what the guarantees of single publications say."""
 
 
 def simulate_pubsub(
