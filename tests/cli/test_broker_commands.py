@@ -278,6 +278,54 @@ def test_two_brokers_cannot_share_a_data_directory(ordercast: Command, tmp_path:
         process.communicate(timeout=10)
 
 
+def test_a_broker_that_joins_another_cluster_hears_its_name_and_one_that_names_it_is_taken(
+    ordercast: Command, tmp_path: Path
+) -> None:
+    root = _spawn(tmp_path, "--listen", "127.0.0.1:0", "--cluster", "bank")
+    address = msgspec.json.decode((tmp_path / "ready.json").read_bytes())["address"]
+    joining = ("--id", "b1", "--listen", "127.0.0.1:0", "--parent", address)
+    try:
+        code, _, err = ordercast("broker", *joining)
+        refusal = f"--parent: {address} refuses: looks for cluster 'ordercast', and this is 'bank'"
+        assert (code, err) == (2, f"ordercast: {refusal} (cluster: --cluster or --config)\n")
+        told = ("--admin", "127.0.0.1:0", "--ready", "b1.json", "--cluster", "bank")
+        child = as_process(tmp_path, "broker", *joining, *told)
+        _await_file(tmp_path / "b1.json", child)
+        admin = msgspec.json.decode((tmp_path / "b1.json").read_bytes())["admin"]
+        deadline = time.monotonic() + 10
+        while (ask(admin, "/status") or {"problem": "?"})["problem"] is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert ask(admin, "/status")["overlay"]["parent"] == "b0"
+        child.terminate()
+        child.communicate(timeout=10)
+    finally:
+        root.terminate()
+        root.communicate(timeout=10)
+
+
+def test_a_configuration_of_another_cluster_is_named(ordercast: Command, bank: tuple[Path, list[int]]) -> None:
+    code, _, err = ordercast("broker", "--id", "b0", "--config", bank[0], "--cluster", "other")
+    assert code == 2
+    assert "is about cluster" in err
+    assert err.count("\n") == 1
+
+
+def test_a_publication_that_does_not_become_safe_in_time_ends_with_code_1(ordercast: Command, tmp_path: Path) -> None:
+    """The configured root waits for a majority that does not come."""
+    ports = free_ports(3)
+    names = enumerate(ports)
+    entries = [f"[[broker]]\nid = 'b{i}'\nlisten = '127.0.0.1:{port}'\n" for i, port in names]
+    (tmp_path / "three.toml").write_text(entries[0] + "".join(f"{entry}parent = 'b0'\n" for entry in entries[1:]))
+    process = _spawn(tmp_path, "--config", "three.toml")
+    try:
+        code, out, err = ordercast("pub", "t", "x", "--broker", f"127.0.0.1:{ports[0]}", "--timeout", "0.5")
+        assert (code, out) == (1, "")
+        assert err == "1 publications are not safe within 0.5 s\n"
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)
+
+
 def test_a_cluster_is_started_killed_restarted_and_stopped(
     ordercast: Command, bank: tuple[Path, list[int]], tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ async def get(admin: Admin, target: str) -> tuple[int, str]:
         ({}, 200, "ok\n"),
         ({"is_root": False}, 200, "ok\n"),
         ({"seeking": True, "is_root": False}, 503, "seeking a parent\n"),
-        ({"decides": False}, 503, "root without a lease\n"),
+        ({"decides": False}, 503, "root that waits for its lease\n"),
     ],
 )
 def test_a_broker_is_healthy_only_with_a_place_in_the_tree(fields: dict[str, bool], status: int, body: str) -> None:

@@ -15,6 +15,7 @@ from ordercast.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from ordercast.net.brokers.cluster import BrokerState, Cluster
+    from ordercast.net.brokers.cluster_file import ClusterFile
     from ordercast.net.brokers.process import Launch
 
 ClusterArgument = Annotated[Path, typer.Argument(help="Cluster file (TOML).", metavar="CLUSTER.toml")]
@@ -35,6 +36,9 @@ def broker(
         str, typer.Option(help="HOST:PORT to listen at; the one of the configuration if not given.")
     ] = "",
     parent: Annotated[str, typer.Option(help="HOST:PORT of the broker to attach to.")] = "",
+    cluster: Annotated[
+        str, typer.Option(help="Name of the cluster, where no configuration has it; 'ordercast' if not given.")
+    ] = "",
     config: Annotated[Path | None, typer.Option(help="Cluster file (TOML): brokers, settings, credentials.")] = None,
     data: Annotated[Path | None, typer.Option(help="Directory for a log that outlives the process.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Run directory to record this broker's events in.")] = None,
@@ -54,7 +58,8 @@ def broker(
     from ordercast.net.json_logs import log_to_stderr
     from ordercast.net.supervise.parent_death import end_with_standard_input
 
-    launch = _launch(broker_id, listen, parent, config, data, trace, admin, salvage=salvage)
+    described = _cluster_file(cluster, config)
+    launch = _launch(broker_id, listen, parent, described, data, trace, admin, salvage=salvage)
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     if leash:
         end_with_standard_input()
@@ -63,15 +68,24 @@ def broker(
         raise typer.Exit(code)
 
 
+def _cluster_file(name: str, config: Path | None) -> ClusterFile:
+    from ordercast.net.brokers.cluster_file import load_cluster, parse_cluster
+
+    if config is None:
+        return parse_cluster({"cluster": name} if name else {}, Path())
+    cluster = load_cluster(config)
+    if name not in ("", cluster.cluster):
+        raise UsageError(f"--cluster: {config} is about cluster {cluster.cluster!r}, not {name!r}")
+    return cluster
+
+
 def _launch(
-    broker_id: str, listen: str, parent: str, config: Path | None, data: Path | None, trace: Path | None, admin: str,
+    broker_id: str, listen: str, parent: str, cluster: ClusterFile, data: Path | None, trace: Path | None, admin: str,
     *, salvage: bool,
 ) -> Launch:  # fmt: skip
-    from ordercast.net.brokers.cluster_file import ClusterFile, load_cluster
     from ordercast.net.brokers.process import Launch
     from ordercast.net.wire.credentials import split_address
 
-    cluster = load_cluster(config) if config is not None else ClusterFile()
     entry = cluster.find(broker_id)
     if entry is None and not listen:
         if cluster.broker:

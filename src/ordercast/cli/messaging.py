@@ -48,9 +48,11 @@ def pub(
     data: Data = None,
     trace: Trace = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the ids of the messages.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds for messages to become safe; 0: for ever.")] = 30.0,
 ) -> None:
     """Publish one message, or one a line from standard input. Prints the ids when the messages are safe.
 
+    Exit 1 if they are not within --timeout: they may still be delivered, or not.
     Example: ordercast pub accounts.PT "deposit 10" --key 162550483 --guarantee total
     """
     import ordercast
@@ -64,23 +66,28 @@ def pub(
         )
         async with connecting as client:
             lines = _lines() if message == "-" else _only(message.encode())
-            await _publish(client, topic, lines, key or [], guarantee, quiet=quiet)
+            try:
+                await _publish(client, topic, lines, key or [], guarantee, timeout or None, quiet=quiet)
+            except TimeoutError as error:
+                typer.echo(str(error), err=True)
+                raise typer.Exit(VIOLATED) from None
 
     _run(main())
 
 
 async def _publish(
-    client: Client, topic: str, lines: AsyncIterator[list[bytes]], keys: list[str], guarantee: str, *, quiet: bool
-) -> None:
+    client: Client, topic: str, lines: AsyncIterator[list[bytes]], keys: list[str], guarantee: str,
+    timeout: float | None, *, quiet: bool,
+) -> None:  # fmt: skip
     """What is read together is published together, and printed when all of it is safe."""
     async for batch in lines:
         ids = [client.publish_soon(topic, line, keys=keys, guarantee=guarantee) for line in batch]
-        await client.drain()
+        await client.drain(timeout)
         if not quiet:
-            await client.flush()
+            await client.flush(timeout=timeout)
             sys.stdout.write("".join(f"{message_id}\n" for message_id in ids))
             sys.stdout.flush()
-    await client.flush()
+    await client.flush(timeout=timeout)
 
 
 async def _only(message: bytes) -> AsyncIterator[list[bytes]]:

@@ -131,7 +131,7 @@ class Admin:
         if overlay.seeking:
             return "seeking a parent"
         if overlay.is_root and not overlay.decides:
-            return "root without a lease"
+            return "root that waits for its lease"
         return None
 
     def status(self, topics: int = _TOPICS_IN_STATUS) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     state: str
-    """`running`, `stalled` (it does not answer), `seeking`, or `down`."""
+    """`running`, `stalled` (it does not answer), `seeking`, `waiting` (a root, for its lease), or `down`."""
     pid: int | None = None
     address: str = ""
     admin: str = ""
@@ -261,7 +261,8 @@ class Cluster:
             state, problem = "stalled", "does not answer"
         else:
             problem = told["problem"]
-            state = "running" if problem is None else "seeking"
+            unready = "waiting" if told["overlay"]["role"] == "root" else "seeking"
+            state = "running" if problem is None else unready
         return BrokerState(
             id=entry.id, state=state, pid=process.pid, address=process.address, admin=process.admin,
             life=process.life, problem=problem, detail=told,

@@ -93,20 +93,35 @@ async def choose_life(
 
 async def _has_been_in_a_tree(me: Peer, address: str, credentials: Credentials) -> bool:
     """Whether the broker at `address` knows a term; true also if it cannot be told."""
-    tls = credentials.tls
-    host, port = split_address(address)
     try:
-        async with asyncio.timeout(_ASKING_S):
-            context = tls.client_context() if tls is not None else None
-            reader, writer = await asyncio.open_connection(host, port, ssl=context)
-            try:
-                return await _ask(me, credentials, reader, writer, address) > 0
-            finally:
-                writer.transport.abort()
+        return await _term_of(me, address, credentials) > 0
     except ConnectionRefusedError:
         return False
     except (OSError, PeerError, asyncio.IncompleteReadError):
         return True
+
+
+async def check_welcome(me: Peer, address: str, credentials: Credentials) -> None:
+    """A UsageError if the broker at `address` refuses this one; nothing if nobody answers there yet."""
+    try:
+        await _term_of(Peer(ASKING, me.name), address, credentials)
+    except PeerError as error:
+        raise UsageError(f"--parent: {address} {error.reason} (cluster: --cluster or --config)") from None
+    except (OSError, asyncio.IncompleteReadError):
+        pass
+
+
+async def _term_of(me: Peer, address: str, credentials: Credentials) -> int:
+    """The highest term that the broker at `address` knows; an error if it cannot be told."""
+    tls = credentials.tls
+    host, port = split_address(address)
+    async with asyncio.timeout(_ASKING_S):
+        context = tls.client_context() if tls is not None else None
+        reader, writer = await asyncio.open_connection(host, port, ssl=context)
+        try:
+            return await _ask(me, credentials, reader, writer, address)
+        finally:
+            writer.transport.abort()
 
 
 async def _ask(

@@ -23,7 +23,7 @@ from ordercast.core.process import Peer, Wires
 from ordercast.net.brokers.admin import Admin
 from ordercast.net.brokers.cluster import Ready, start_ticks
 from ordercast.net.brokers.cluster_file import ClusterFile, check_broker_id
-from ordercast.net.brokers.incarnation import DataDirectory, choose_life
+from ordercast.net.brokers.incarnation import DataDirectory, check_welcome, choose_life
 from ordercast.net.brokers.ledger import BrokerLedger
 from ordercast.net.host import ProcessHost
 from ordercast.net.log.files import Disk
@@ -163,6 +163,8 @@ class BrokerProcess:
         me = NodeId(launch.id)
         directory = {**launch.cluster.directory, me: address}
         parent, seeds = self._parent(directory)
+        for seed in seeds:
+            await check_welcome(Peer(BROKER, me), seed, launch.cluster.credentials())
         last = self._data.last_life() if self._data is not None else None
         life = await choose_life(
             Peer(BROKER, me), directory, launch.cluster.credentials(), last=last, has_parent=bool(parent or seeds)
