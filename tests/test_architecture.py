@@ -147,7 +147,7 @@ def test_every_part_of_a_broker_or_client_is_a_state() -> None:
                     assert frozen or issubclass(found, State), f"{info.name}.{name}"
 
 
-PASSING = {"Outflow", "NoLedger"}
+PASSING = {"Outflow", "NoBrokerLedger", "NoClientLedger"}
 """Objects of broker and client that live for one call, or have nothing to remember."""
 AROUND = {"ordercast.broker.memory_ledger", "ordercast.client.memory_ledger"}
 """Surroundings that stand beside their port: handed in, no part of a machine."""
@@ -317,3 +317,28 @@ def test_the_search_for_reaching_and_setting_finds_them() -> None:
     )
     assert max(_looks(tree)) == (4, "self.a.b.c.d")
     assert _sets_of_others(tree) == ["self.a.b"]
+
+
+# Names
+
+
+def test_one_class_name_has_one_meaning_among_brokers_and_clients() -> None:
+    seen: dict[str, str] = {}
+    for module, tree in _modules(SOURCE).items():
+        if module.startswith(("ordercast.core.", "ordercast.pubsub.", "ordercast.broker.", "ordercast.client.")):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    assert seen.setdefault(node.name, module) == module, f"{node.name}: {seen[node.name]} and {module}"
+
+
+def test_every_rule_that_brokers_and_clients_cite_is_on_their_page_and_says_what_it_is_about() -> None:
+    page = (ROOT / "docs" / "protocols" / "broker.md").read_text()
+    rules = set(re.findall(r"\*\*(BRK-[A-Z]+[0-9]+s?)\b", page))
+    assert len(rules) > 90
+    for package in ("pubsub", "broker", "client"):
+        for file in (SOURCE / package).rglob("*.py"):
+            text = file.read_text()
+            assert set(re.findall(r"\bBRK-[A-Z]+[0-9]+", text)) <= rules, file
+            assert not re.search(r'"""(BRK-[A-Z0-9.]+|, | to | and )+\."""', text), (
+                f"{file}: a rule alone is no docstring"
+            )

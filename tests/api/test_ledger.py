@@ -10,7 +10,7 @@ import pytest
 
 from ordercast.api.ledger import SqliteLedger
 from ordercast.client.memory_ledger import MemoryClientLedger
-from ordercast.client.ports import Saved
+from ordercast.client.ports import SavedClient
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
 from tests.support.client_edge import publication
@@ -61,7 +61,7 @@ def test_it_says_the_same_as_the_one_in_memory(seed: int, tmp_path: Path) -> Non
     disk.close()
 
 
-def _plain(saved: Saved) -> object:
+def _plain(saved: SavedClient) -> object:
     return msgspec.to_builtins(saved)
 
 

@@ -10,14 +10,14 @@ from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.members import Members
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.stability import Stability
+from ordercast.broker.topics.stability import StabilityVotes
 from ordercast.broker.topics.topic import Coverage, TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.broker.tree.election import Election
 from ordercast.broker.tree.lease import Lease
 from ordercast.broker.tree.parenting import Parenting
 from ordercast.broker.tree.tree import Tree
-from ordercast.client.joining import Joining
+from ordercast.client.joining import TopicJoining
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import Membership
 from ordercast.core.ids import NodeId
@@ -42,7 +42,7 @@ def _with_tree(**parts: Any) -> Parts:
 # --- the client ---
 
 
-class _NoHistory(Joining):
+class _NoHistory(TopicJoining):
     def history_for(self, membership: Membership, state: TopicState) -> list[Publication]:
         return []
 
@@ -50,11 +50,11 @@ class _NoHistory(Joining):
 class NoHistory(ClientMachine):
     """BRK-A1: a client does not give the next edge what the last one may have taken with it."""
 
-    def make_joining(self) -> Joining:
+    def make_joining(self) -> TopicJoining:
         return _NoHistory(self.session, self.stability)
 
 
-class _NoOutbox(Joining):
+class _NoOutbox(TopicJoining):
     def live(self, packet: Live) -> None:
         membership = self.session.topics[packet.topic]
         kept, membership.outbox = membership.outbox, {}
@@ -65,7 +65,7 @@ class _NoOutbox(Joining):
 class NoOutbox(ClientMachine):
     """BRK-C6: what was published before the edge died is not published again."""
 
-    def make_joining(self) -> Joining:
+    def make_joining(self) -> TopicJoining:
         return _NoOutbox(self.session, self.stability)
 
 
@@ -148,14 +148,14 @@ class AnyChannel(Channels):
         return True
 
 
-class EarlyBase(Stability):
+class EarlyBase(StabilityVotes):
     """BRK-ST2: what the members that have reported have counts as stable."""
 
     def _all_have_voted(self, node: TopicNode, members: Coverage) -> bool:
         return True
 
 
-class BaseUntold(Stability):
+class BaseUntold(StabilityVotes):
     """BRK-ST3: a base that grew while a channel was opening stays below."""
 
     def tell_base(self, node: TopicNode, link: Connection, base: Vector) -> None:

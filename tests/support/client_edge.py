@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ordercast.client.machine import ClientMachine
 from ordercast.client.memory_ledger import MemoryClientLedger
-from ordercast.client.ports import Saved
+from ordercast.client.ports import SavedClient
 from ordercast.client.settings import ClientSettings
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee, Packet
@@ -115,7 +115,7 @@ class HandEdge:
     """One client, and whatever brokers a test plays."""
 
     def __init__(
-        self, addresses: tuple[str, ...] = ("h:1",), saved: Saved | None = None, session: int = 0,
+        self, addresses: tuple[str, ...] = ("h:1",), saved: SavedClient | None = None, session: int = 0,
         ledger: MemoryClientLedger | None = None, **settings: float | bool,
     ) -> None:  # fmt: skip
         self.wires = HandWires()

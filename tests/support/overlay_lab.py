@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from random import Random
 
-from ordercast.broker.place import NoLedger, Place, Saved
+from ordercast.broker.place import BrokerPlace, NoBrokerLedger, SavedBroker
 from ordercast.broker.ports import Fenced, Roster
 from ordercast.broker.tree.tree import Tree
 from ordercast.core.ids import NodeId, Topic
@@ -96,14 +96,14 @@ class FakeTopics:
         pass
 
 
-class Disk(NoLedger):
+class Disk(NoBrokerLedger):
     """What a broker has written down, over all its lives."""
 
     def __init__(self) -> None:
-        self.saved: Saved | None = None
+        self.saved: SavedBroker | None = None
 
-    def _kept(self) -> Saved:
-        self.saved = self.saved or Saved()
+    def _kept(self) -> SavedBroker:
+        self.saved = self.saved or SavedBroker()
         return self.saved
 
     def term(self, number: int) -> None:
@@ -202,7 +202,9 @@ class Lab:
             known = {NodeId(node): f"@{node}"} if seeds else dict(self.directory)
             disk = self.disks.setdefault(node, Disk())
             saved = disk.saved if self.durable else None
-            place = Place(NodeId(node), f"@{node}", known, None if parent is None else NodeId(parent), peer.life, seeds)
+            place = BrokerPlace(
+                NodeId(node), f"@{node}", known, None if parent is None else NodeId(parent), peer.life, seeds
+            )
             overlay = Tree(place, self.settings, wires, disk, saved)
             overlay.topics = FakeTopics(self.topics.get(node, ()))
             return BareBroker(overlay)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from ordercast.broker.place import NoLedger, Saved
+from ordercast.broker.place import NoBrokerLedger, SavedBroker
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.messages import Guarantee, Packet
@@ -164,11 +164,11 @@ class Tree:
             self.attach(child, parent)
         self.run()
 
-    def start(self, name: str, *, life: int = 0, saved: Saved | None = None) -> None:
+    def start(self, name: str, *, life: int = 0, saved: SavedBroker | None = None) -> None:
         overlay = self.overlays[name] = HandOverlay(NodeId(name), self.directory)
         overlay.life = life
         self.dead.discard(name)
-        self.brokers[name] = self.topics_type(self.settings, HandWires(self, name), overlay, NoLedger(), saved)
+        self.brokers[name] = self.topics_type(self.settings, HandWires(self, name), overlay, NoBrokerLedger(), saved)
 
     def wires(self, name: str) -> HandWires:
         wires = self.brokers[name].wires

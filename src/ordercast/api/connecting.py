@@ -17,7 +17,7 @@ from ordercast.api.client import Client
 from ordercast.api.errors import ConnectError
 from ordercast.api.ledger import SqliteLedger
 from ordercast.client.machine import CLIENT_CODEC, ClientMachine
-from ordercast.client.ports import Saved
+from ordercast.client.ports import SavedClient
 from ordercast.client.settings import ClientSettings
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import origin_of, valid_node
@@ -153,7 +153,7 @@ async def _connect(options: Options) -> Client:
     return client
 
 
-def _identity(options: Options, ledger: SqliteLedger | None) -> tuple[str, int, Saved | None, bool]:
+def _identity(options: Options, ledger: SqliteLedger | None) -> tuple[str, int, SavedClient | None, bool]:
     """Who this is: the session that the data directory holds, or a new one that nobody has ever been.
 
     The last part says whether it is one that was there before.
@@ -179,7 +179,7 @@ def _made_up(options: Options) -> str:
     return f"{f'{options.user}.' if options.user else 'client-'}{secrets.token_hex(_ID_BYTES)}"
 
 
-def _journal(options: Options, client: str, session: int, kept: Saved | None) -> Journal | None:
+def _journal(options: Options, client: str, session: int, kept: SavedClient | None) -> Journal | None:
     if options.trace is None:
         return None
     from ordercast.api.record import open_journal

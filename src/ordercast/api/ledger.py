@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ordercast.client.ports import Saved, SavedTopic
+from ordercast.client.ports import SavedClient, SavedTopic
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.net.log.files import PRIVATE_FILE, make_private
@@ -122,7 +122,7 @@ class SqliteLedger:
             self._dirty.add(topic)
         self.flush()
 
-    def saved(self) -> Saved:
+    def saved(self) -> SavedClient:
         """What the next life goes on from."""
         topics: dict[Topic, SavedTopic] = {}
         rows = self._db.execute("SELECT topic, receives, granted, counter, untaken, have, base FROM topics")
@@ -136,7 +136,7 @@ class SqliteLedger:
         for topic, body in self._db.execute("SELECT topic, body FROM history ORDER BY place"):
             topics[Topic(topic)].history.append(_decode(body))
         patterns = tuple(filter(None, str(self.fact("watched") or "").split(" ")))
-        return Saved(int(self.fact("attach_no") or 0), topics, patterns)
+        return SavedClient(int(self.fact("attach_no") or 0), topics, patterns)
 
     # What the machine writes down
 

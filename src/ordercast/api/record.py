@@ -16,10 +16,10 @@ from ordercast.trace.journal import Journal, journal_path, read_journal
 from ordercast.trace.schema import JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
 
 if TYPE_CHECKING:
-    from ordercast.client.ports import Saved
+    from ordercast.client.ports import SavedClient
 
 
-def open_journal(trace: Path, client: str, session: int, kept: Saved | None) -> Journal:
+def open_journal(trace: Path, client: str, session: int, kept: SavedClient | None) -> Journal:
     """The journal of the life that begins; `kept` is what it has of the one before, if it is the same session."""
     directory = trace / JOURNALS
     if Path(client).name != client:
@@ -45,7 +45,7 @@ def _earlier_lives(directory: Path, client: str) -> list[int]:
     return sorted(int(ending) for ending in endings if ending.isascii() and ending.isdigit())
 
 
-def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Saved) -> None:
+def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: SavedClient) -> None:
     """Record what the last turn of the last life did and had no time to record: all of it is still in `kept`.
 
     A subscription that was given up and has come back with the state counts again from here.

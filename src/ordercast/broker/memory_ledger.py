@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from ordercast.broker.place import Saved
+from ordercast.broker.place import SavedBroker
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Vector
@@ -59,7 +59,7 @@ class MemoryBrokerLedger:
     def directory(self, directory: dict[NodeId, str]) -> None:
         self._directory = dict(directory)
 
-    def saved(self) -> Saved:
+    def saved(self) -> SavedBroker:
         """A copy: nothing that is written later shows in it."""
         entries: dict[Topic, list[Publication]] = {}
         for topic, held in sorted(self._entries.items()):
@@ -68,4 +68,4 @@ class MemoryBrokerLedger:
             if left:
                 entries[topic] = left
         bases = {topic: dict(base) for topic, base in sorted(self._bases.items())}
-        return Saved(entries, bases, dict(self._roster), dict(self._fenced), self._term, dict(self._directory))
+        return SavedBroker(entries, bases, dict(self._roster), dict(self._fenced), self._term, dict(self._directory))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Self
 
-from ordercast.broker.place import Ledger, NoLedger, Place, Saved
+from ordercast.broker.place import BrokerLedger, BrokerPlace, NoBrokerLedger, SavedBroker
 from ordercast.broker.topics.topics import Topics
 from ordercast.broker.tree.tree import Tree
 from ordercast.core.messages import Packet
@@ -27,19 +27,19 @@ class Broker(ProcessMachine):
     constant: ClassVar[tuple[str, ...]] = ("place", "settings", "wires", "ledger", "_of_the_tree")
 
     def __init__(
-        self, place: Place, settings: BrokerSettings, wires: Wires,
-        ledger: Ledger | None = None, saved: Saved | None = None,
+        self, place: BrokerPlace, settings: BrokerSettings, wires: Wires,
+        ledger: BrokerLedger | None = None, saved: SavedBroker | None = None,
     ) -> None:  # fmt: skip
         self.place = place
         self.settings = settings
         self.wires = wires
-        self.ledger = ledger if ledger is not None else NoLedger()
+        self.ledger = ledger if ledger is not None else NoBrokerLedger()
         self.tree = self.tree_type(place, settings, wires, self.ledger, saved)
         self.topics = self.topics_type(settings, wires, self.tree, self.ledger, saved)
         self.tree.topics = self.topics
         self._of_the_tree = frozenset(self.tree.packets)
 
-    def copy(self, wires: Wires | None = None, ledger: Ledger | None = None) -> Self:
+    def copy(self, wires: Wires | None = None, ledger: BrokerLedger | None = None) -> Self:
         """An independent copy, in the same surroundings unless it is given others.
 
         Connections and timers are the surroundings' business: whoever gives other wires sees to it that the same

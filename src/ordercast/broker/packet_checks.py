@@ -1,4 +1,4 @@
-"""What nobody of this kind ever says: a packet is looked at before anything is done with it.
+"""Stateless packet validation, run before a packet takes effect.
 
 Brokers trust each other, so this is no defence against one that lies. It keeps a broken one from breaking others: its
 connection ends with a word about why, and nothing of the packet has taken effect. What a client says is looked at too,

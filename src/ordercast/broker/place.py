@@ -11,7 +11,7 @@ from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
 
-class Place(msgspec.Struct, frozen=True):
+class BrokerPlace(msgspec.Struct, frozen=True):
     """The configuration of one broker."""
 
     node: NodeId
@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True):
     """Addresses to ask by a broker that is not in the directory of the others yet (a join at run time)."""
 
 
-class Saved(msgspec.Struct):
+class SavedBroker(msgspec.Struct):
     """What a broker with a data directory had written before it stopped."""
 
     entries: dict[Topic, list[Publication]] = {}
@@ -40,7 +40,7 @@ class Saved(msgspec.Struct):
     """False: damage has taken a part of it, and what was promised in elections may be in that part."""
 
 
-class Ledger(Protocol):
+class BrokerLedger(Protocol):
     """Where a broker writes down what must outlive it.
 
     Calls are cheap; the runtime makes everything written in a turn durable before any packet of that turn leaves.
@@ -62,7 +62,7 @@ class Ledger(Protocol):
     def directory(self, directory: dict[NodeId, str]) -> None: ...
 
 
-class NoLedger:
+class NoBrokerLedger:
     """Brokers are soft state unless they are given a data directory."""
 
     def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:

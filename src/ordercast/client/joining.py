@@ -6,19 +6,19 @@ from typing import ClassVar
 
 from ordercast.client.membership import ASKED, GRANTED, LEAVING, LIVE, OUT, RESUMED, Membership, chunks
 from ordercast.client.session import Session
-from ordercast.client.stability import Stability
+from ordercast.client.stability import StabilityReports
 from ordercast.core.ids import Topic
 from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Denied, Granted, Left, Live, Resume, Subscribe, TopicState, Unsubscribe
 from ordercast.pubsub.publications import Publication
 
 
-class Joining(State):
+class TopicJoining(State):
     """Walks each membership from OUT to LIVE at every new edge, and back to OUT when the application has enough."""
 
     constant: ClassVar[tuple[str, ...]] = ("session", "stability")
 
-    def __init__(self, session: Session, stability: Stability) -> None:
+    def __init__(self, session: Session, stability: StabilityReports) -> None:
         self.session = session
         self.stability = stability
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Self
 
-from ordercast.client.joining import Joining
+from ordercast.client.joining import TopicJoining
 from ordercast.client.membership import GRANTED, LIVE, NO_KEY, Membership
-from ordercast.client.ports import EDGE, SAFE, ClientApp, ClientLedger, NoLedger, Saved
+from ordercast.client.ports import EDGE, SAFE, ClientApp, ClientLedger, NoClientLedger, SavedClient
 from ordercast.client.session import Session
 from ordercast.client.settings import ClientSettings
-from ordercast.client.stability import STABILITY, Stability
+from ordercast.client.stability import STABILITY, StabilityReports
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.messages import Guarantee, Packet
@@ -39,7 +39,7 @@ class ClientMachine(ProcessMachine):
 
     def __init__(
         self, name: str, session: int, addresses: tuple[str, ...], wires: Wires, app: ClientApp,
-        settings: ClientSettings, saved: Saved | None = None, ledger: ClientLedger | None = None,
+        settings: ClientSettings, saved: SavedClient | None = None, ledger: ClientLedger | None = None,
     ) -> None:  # fmt: skip
         self.name = NodeId(name)
         self.number = session
@@ -48,12 +48,12 @@ class ClientMachine(ProcessMachine):
         self.wires = wires
         self.app = app
         self.settings = settings
-        self.ledger: ClientLedger = ledger if ledger is not None else NoLedger()
-        kept = saved if saved is not None else Saved()
+        self.ledger: ClientLedger = ledger if ledger is not None else NoClientLedger()
+        kept = saved if saved is not None else SavedClient()
         self.session = Session(self.origin, addresses, wires, app, settings, self.ledger, kept, self)
         self.topics = self.session.topics
         self.edge = self.session.edge
-        self.stability = Stability(self.session)
+        self.stability = StabilityReports(self.session)
         self.joining = self.make_joining()
         self.watched: set[str] = set(kept.watched)
         self.finding: dict[str, tuple[Topic, ...]] = {}
@@ -83,8 +83,8 @@ class ClientMachine(ProcessMachine):
         clone.become(self)
         return clone
 
-    def make_joining(self) -> Joining:
-        return Joining(self.session, self.stability)
+    def make_joining(self) -> TopicJoining:
+        return TopicJoining(self.session, self.stability)
 
     # What the application asks for
 

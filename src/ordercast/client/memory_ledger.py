@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.client.ports import Saved, SavedTopic
+from ordercast.client.ports import SavedClient, SavedTopic
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
@@ -38,10 +38,10 @@ class MemoryClientLedger:
         self._watched: tuple[str, ...] = ()
         self._topics: dict[Topic, _Topic] = {}
 
-    def saved(self) -> Saved:
+    def saved(self) -> SavedClient:
         """A copy: nothing that is written later shows in it."""
         topics = {topic: self._topics[topic].saved() for topic in sorted(self._topics)}
-        return Saved(self._attach_no, topics, self._watched)
+        return SavedClient(self._attach_no, topics, self._watched)
 
     def attach(self, attach_no: int) -> None:
         self._attach_no = attach_no

@@ -75,7 +75,7 @@ class SavedTopic(msgspec.Struct):
     base: Vector = {}
 
 
-class Saved(msgspec.Struct):
+class SavedClient(msgspec.Struct):
     """BRK-FM6: what a client with a data directory goes on from, as the same session."""
 
     attach_no: int = 0
@@ -115,7 +115,7 @@ class ClientLedger(Protocol):
         """BRK-C9: the session is over. These go out of the outbox and stay for the application to decide about."""
 
 
-class NoLedger:
+class NoClientLedger:
     """A client without a data directory: a restart is a new session."""
 
     def attach(self, attach_no: int) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ordercast.client.edge import Edge, EdgeWatcher
 from ordercast.client.membership import Membership
-from ordercast.client.ports import ClientApp, ClientLedger, Saved
+from ordercast.client.ports import ClientApp, ClientLedger, SavedClient
 from ordercast.client.settings import ClientSettings
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Packet
@@ -21,7 +21,7 @@ class Session(State):
 
     def __init__(
         self, origin: Origin, addresses: tuple[str, ...], wires: Wires, app: ClientApp, settings: ClientSettings,
-        ledger: ClientLedger, saved: Saved, watcher: EdgeWatcher,
+        ledger: ClientLedger, saved: SavedClient, watcher: EdgeWatcher,
     ) -> None:  # fmt: skip
         self.origin = origin
         self.wires = wires

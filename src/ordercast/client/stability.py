@@ -15,7 +15,7 @@ from ordercast.pubsub.received import Vector
 STABILITY = "stability"
 
 
-class Stability(State):
+class StabilityReports(State):
     """Reports of all topics share one timer, which runs only while there is something to report."""
 
     constant: ClassVar[tuple[str, ...]] = ("session",)

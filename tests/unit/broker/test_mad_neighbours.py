@@ -10,7 +10,7 @@ import pytest
 
 from ordercast.broker.node import Broker
 from ordercast.broker.packet_checks import check
-from ordercast.broker.place import Place
+from ordercast.broker.place import BrokerPlace
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Packet
@@ -80,7 +80,7 @@ class Surrounded:
         settings = BrokerSettings(
             partitions=chance.choice(("primary", "excluded")), order_scope=chance.choice(("key", "session"))
         )
-        self.broker = Broker(Place(me, me, names, parent=parent), settings, self.wires)
+        self.broker = Broker(BrokerPlace(me, me, names, parent=parent), settings, self.wires)
         self.links: list[Connection] = [1, 2]
         self.act(self.broker.on_start)
         if not root:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.broker.place import Saved
+from ordercast.broker.place import SavedBroker
 from ordercast.broker.topics.topic import TopicNode
 from ordercast.core.errors import InvariantError
 from ordercast.core.ids import Origin
@@ -245,7 +245,9 @@ def test_what_a_broker_read_back_from_disk_is_published_again() -> None:
     tree = Tree({"b1": "b0"})
     x = tree.member("x", "b0")
     tree.crash("b1")
-    tree.start("b1", life=1, saved=Saved(entries={T: [entry("old", 1), entry("old", 2)]}, base={T: {Origin("old"): 1}}))
+    tree.start(
+        "b1", life=1, saved=SavedBroker(entries={T: [entry("old", 1), entry("old", 2)]}, base={T: {Origin("old"): 1}})
+    )
     tree.attach("b1", "b0")
     tree.run()
     tree.pass_time(1000)

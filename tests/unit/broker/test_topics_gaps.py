@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ordercast.broker.place import Saved
+from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter
 from ordercast.broker.topics.gaps import Gaps
 from ordercast.broker.topics.topics import Topics
@@ -98,7 +98,7 @@ def test_a_gap_stays_while_orphans_are_published_and_a_late_one_finds_it_closed(
         if not first:
             tree.pass_time(25_000)
             settle(tree, y, z)
-        tree.start("b1", life=1, saved=Saved(entries={T: [real]}))
+        tree.start("b1", life=1, saved=SavedBroker(entries={T: [real]}))
         tree.attach("b1", "b0")
         if first:
             while adopter(NodeId("b1"), 1, 0, T) not in tree.brokers["b0"].book.live(T):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ordercast.broker.place import Saved
+from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter, broker_of, fence
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.grants import Grants
@@ -204,7 +204,7 @@ def adopting(tree: Tree, **settings: Any) -> None:
     """b1 dies while it is a member on behalf of an orphan."""
     tree.crash("b1")
     entry = Publication(Origin("old"), 1, T, b"x", Guarantee.TOTAL, ("k",))
-    tree.start("b1", life=1, saved=Saved(entries={T: [entry]}))
+    tree.start("b1", life=1, saved=SavedBroker(entries={T: [entry]}))
     tree.attach("b1", "b0")
     tree.freeze("b0", "b1")
     tree.run()

@@ -6,8 +6,8 @@ Nothing is sent on a new channel before the other end's summary has arrived; the
 from __future__ import annotations
 
 from ordercast.broker.topics.copies import Copies
-from ordercast.broker.topics.orphans import Orphans, Store
-from ordercast.broker.topics.stability import Stability
+from ordercast.broker.topics.orphans import KeptEntries, Orphans
+from ordercast.broker.topics.stability import StabilityVotes
 from ordercast.broker.topics.topic import TopicNode, packets_of
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Topic
@@ -33,7 +33,7 @@ class Channels(TopicsPart):
 
     constant = (*TopicsPart.constant, "stability", "copies", "orphans")
 
-    def __init__(self, state: TopicsState, stability: Stability, copies: Copies, orphans: Orphans) -> None:
+    def __init__(self, state: TopicsState, stability: StabilityVotes, copies: Copies, orphans: Orphans) -> None:
         super().__init__(state)
         self.stability = stability
         self.copies = copies
@@ -188,7 +188,7 @@ class Channels(TopicsPart):
     def reset(self, node: TopicNode, *, told_by_parent: bool = False) -> None:
         """BRK-S7.2: begin the topic anew, or end it if nobody is there. What it had is kept apart until it is safe."""
         self.wires.count("topic_resets")
-        kept = Store(node.unstable(), node.holders.get(self.tree.parent or 0, [Received()])[0])
+        kept = KeptEntries(node.unstable(), node.holders.get(self.tree.parent or 0, [Received()])[0])
         for child in sorted(node.down):
             self.wires.send(child, TopicReset(node.topic))
         self.orphans.vouch(node.topic, node.closers)

@@ -12,7 +12,7 @@ from ordercast.pubsub.filters import allows
 _SERIALS = 1 << 20
 
 
-class Client(State):
+class AttachedClient(State):
     """One connection of a client's session."""
 
     derived: ClassVar[tuple[str, ...]] = ("_may_publish",)

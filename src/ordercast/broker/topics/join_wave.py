@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ordercast.broker.roster_book import fence
-from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.roster_news import RosterNews
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.broker.topics.watching import Watching
@@ -54,7 +54,7 @@ class JoinWaves(TopicsPart):
         self.running: dict[int, JoinWave] = {}
 
     def begin(self, update: RosterUpdate) -> None:
-        """BRK-M9.1, BRK-M9.2."""
+        """BRK-M9.1, BRK-M9.2: record the member (or the fence), pass it on to all children and wait for them."""
         if update.topic:
             self.news.record(update.topic, update.member, update.epoch)
         elif not self.tree.is_root:  # There a fence takes effect when enough others have recorded it.
@@ -87,12 +87,12 @@ class JoinWaves(TopicsPart):
                 wave.children.discard(child)
                 self._check(update_id)
 
-    def joined(self, client: Client, topic: Topic) -> None:
+    def joined(self, client: AttachedClient, topic: Topic) -> None:
         """A client has asked to join the topic, or may not."""
         if client.patterns:
             self.watcher_done(client.connection, topic)
 
-    def unwatch(self, client: Client, packet: Unwatch) -> None:
+    def unwatch(self, client: AttachedClient, packet: Unwatch) -> None:
         """A client follows the filter no more."""
         self.watching.unwatch(client, packet.pattern)
         self.watcher_done(client.connection)

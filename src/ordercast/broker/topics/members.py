@@ -8,13 +8,13 @@ from __future__ import annotations
 from ordercast.broker.roster_book import FOR_EVER, touched
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.copies import Copies
 from ordercast.broker.topics.join_wave import JoinWaves
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.stability import Stability
-from ordercast.broker.topics.topic import Member, TopicNode, Waiting, packets_of
+from ordercast.broker.topics.stability import StabilityVotes
+from ordercast.broker.topics.topic import Member, TopicNode, WaitingMember, packets_of
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic
@@ -50,7 +50,7 @@ class Members(TopicsPart):
         self,
         state: TopicsState,
         ordering: Ordering,
-        stability: Stability,
+        stability: StabilityVotes,
         copies: Copies,
         orphans: Orphans,
         channels: Channels,
@@ -69,7 +69,7 @@ class Members(TopicsPart):
         """Ends of memberships that the root has not confirmed: epoch, and when to stop asking."""
         self.asking = False
 
-    def subscribe(self, client: Client, packet: Subscribe) -> None:
+    def subscribe(self, client: AttachedClient, packet: Subscribe) -> None:
         """BRK-M1: what this broker has of the topic; the client answers with what it has."""
         if self._objects(client, packet.topic, receives=packet.receives):
             return
@@ -77,7 +77,7 @@ class Members(TopicsPart):
         have, base = (node.have.summary(), node.base.copy()) if node is not None else ({}, {})
         self.wires.send(client.connection, TopicState(packet.topic, have, base))
 
-    def _objects(self, client: Client, topic: Topic, *, receives: bool) -> bool:
+    def _objects(self, client: AttachedClient, topic: Topic, *, receives: bool) -> bool:
         """Whether the topic is refused to the client, which is told why; nobody waits for it then."""
         objection = self._objection(client, topic, receives=receives)
         if objection:
@@ -85,7 +85,7 @@ class Members(TopicsPart):
             self.waves.joined(client, topic)
         return bool(objection)
 
-    def _objection(self, client: Client, topic: Topic, *, receives: bool) -> str:
+    def _objection(self, client: AttachedClient, topic: Topic, *, receives: bool) -> str:
         if self.book.fenced(client.origin):
             return FENCED
         try:
@@ -98,14 +98,14 @@ class Members(TopicsPart):
             return f"{client.name} has no right to publish on {topic}"
         return ""
 
-    def resume(self, client: Client, packet: Resume) -> None:
+    def resume(self, client: AttachedClient, packet: Resume) -> None:
         """BRK-M2: history bypasses locks, because it was delivered before. It may come in several pieces."""
         if self._objects(client, packet.topic, receives=packet.receives):
             return
         node = self.channels.node(packet.topic)
         waiting = node.waiting.get(client.origin)
         if waiting is None or waiting.connection != client.connection or waiting.receives != packet.receives:
-            waiting = Waiting(client.connection, client.next_epoch(), receives=packet.receives)
+            waiting = WaitingMember(client.connection, client.next_epoch(), receives=packet.receives)
             node.waiting[client.origin] = waiting
         waiting.have, waiting.base, waiting.heard_ns = packet.have, packet.base, self.wires.now_ns
         waiting.resumed = True
@@ -119,7 +119,7 @@ class Members(TopicsPart):
 
     # BRK-M3
 
-    def _ask_if_complete(self, node: TopicNode, member: Origin, waiting: Waiting) -> None:
+    def _ask_if_complete(self, node: TopicNode, member: Origin, waiting: WaitingMember) -> None:
         """The root is asked once everything that the client has delivered is here, and thus on its way up before."""
         if waiting.epoch < self.book.epoch(node.topic, member):
             self.denied(AttachDenied(node.topic, member, waiting.epoch, ()), outdated=True)
@@ -132,7 +132,7 @@ class Members(TopicsPart):
             self._ask(node, member, waiting)
         self._keep_asking()
 
-    def _ask(self, node: TopicNode, member: Origin, waiting: Waiting) -> None:
+    def _ask(self, node: TopicNode, member: Origin, waiting: WaitingMember) -> None:
         request = AttachRequest(node.topic, member, waiting.epoch)
         if not self.confirmation_needed():
             self.granted(AttachGranted(node.topic, self.tree.term, member, waiting.epoch, (), new=False))
@@ -164,7 +164,7 @@ class Members(TopicsPart):
 
     def ask_soon(self, node: TopicNode, member: Origin, epoch: int) -> None:
         """This broker itself, on behalf of orphans, waits for a membership that only publishes."""
-        waiting = node.waiting[member] = Waiting(None, epoch, receives=False)
+        waiting = node.waiting[member] = WaitingMember(None, epoch, receives=False)
         waiting.complete = True
         self._ask(node, member, waiting)
         self._keep_asking()
@@ -236,7 +236,7 @@ class Members(TopicsPart):
         self.state.look_again(node)
         self.channels.ground(node)
 
-    def _serve(self, node: TopicNode, connection: Connection, waiting: Waiting, *, new: bool) -> None:
+    def _serve(self, node: TopicNode, connection: Connection, waiting: WaitingMember, *, new: bool) -> None:
         """BRK-M6.3 to BRK-M6.5: Granted first, then what the client lacks, then Live."""
         send = self.wires.send
         send(connection, Granted(node.topic, node.base.copy(), new, waiting.receives))
@@ -279,7 +279,7 @@ class Members(TopicsPart):
 
     # BRK-M8, BRK-M11
 
-    def unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+    def unsubscribe(self, client: AttachedClient, packet: Unsubscribe) -> None:
         """BRK-M11: at once, or as soon as what the client has published and is held has been admitted."""
         node = self.nodes.get(packet.topic)
         waiting = node.waiting.pop(client.origin, None) if node is not None else None
@@ -319,7 +319,7 @@ class Members(TopicsPart):
         self.state.look_again(node)
         self.channels.ground(node)
 
-    def lost(self, client: Client, *, gone: bool) -> None:
+    def lost(self, client: AttachedClient, *, gone: bool) -> None:
         """BRK-M8: the client is absent from here. Where a broken connection means a dead process its session is over.
 
         An end on purpose takes leave of nothing: a client that wants to leave says Unsubscribe before.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.topic import MOST_IN_PACKET, Coverage, TopicNode, packets_of
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
@@ -66,7 +66,7 @@ class Ordering(TopicsPart):
 
     # BRK-P1 to BRK-P5
 
-    def publish(self, node: TopicNode, client: Client, packet: Entries) -> None:
+    def publish(self, node: TopicNode, client: AttachedClient, packet: Entries) -> None:
         """BRK-P1: from a local client. Without membership it is dropped: the client sends it again after Live."""
         member = node.members.get(client.origin)
         if member is None or member.leaving:
@@ -79,7 +79,7 @@ class Ordering(TopicsPart):
         else:
             self._publish_each(node, client, packet.entries)
 
-    def _all_plain_and_next(self, node: TopicNode, client: Client, packet: Entries) -> bool:
+    def _all_plain_and_next(self, node: TopicNode, client: AttachedClient, packet: Entries) -> bool:
         """Whether nothing in the packet needs a look of its own; then all of it counts as received."""
         origin, topic = client.origin, packet.topic
         if origin in node.have.extras or not packet.entries or not client.may_publish(topic):
@@ -99,7 +99,7 @@ class Ordering(TopicsPart):
         node.have.low[origin] = expected
         return True
 
-    def _publish_each(self, node: TopicNode, client: Client, entries: Sequence[Publication]) -> None:
+    def _publish_each(self, node: TopicNode, client: AttachedClient, entries: Sequence[Publication]) -> None:
         out = Outflow(self, node)
         following = node.extent(client.origin, held=True)[0] + 1
         for entry in entries:
@@ -126,7 +126,7 @@ class Ordering(TopicsPart):
                 out.admit(entry)
         out.flush()
 
-    def _objection(self, node: TopicNode, client: Client, entry: Publication, following: int) -> str:
+    def _objection(self, node: TopicNode, client: AttachedClient, entry: Publication, following: int) -> str:
         """Why the publication can never be admitted, in words; empty if it can."""
         if entry.origin != client.origin or entry.topic != node.topic:
             return f"it says {entry.id}, but {client.origin} publishes on {node.topic} here"

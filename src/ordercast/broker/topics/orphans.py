@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from ordercast.broker.place import Saved
+from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter, broker_of
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
@@ -20,7 +20,7 @@ from ordercast.pubsub.received import Received, Summary
 from ordercast.pubsub.topic_packets import TopicClose, TopicClosed
 
 
-class Store(State):
+class KeptEntries(State):
     """What a node had that was not stable, and what of it the parent is known to hold."""
 
     def __init__(self, entries: list[Publication], upstream: Received) -> None:
@@ -39,9 +39,9 @@ class Orphans(TopicsPart):
 
     constant = (*TopicsPart.constant, "ledger")
 
-    def __init__(self, state: TopicsState, saved: Saved | None) -> None:
+    def __init__(self, state: TopicsState, saved: SavedBroker | None) -> None:
         super().__init__(state)
-        self.closing: dict[Topic, dict[int, Store]] = {}
+        self.closing: dict[Topic, dict[int, KeptEntries]] = {}
         self.followers: dict[Topic, list[tuple[Connection, int]]] = {}
         self.waiting: dict[Topic, deque[Publication]] = {}
         self.ledger = state.ledger
@@ -53,7 +53,7 @@ class Orphans(TopicsPart):
 
     # The close handshake
 
-    def close(self, topic: Topic, kept: Store, *, flushed: bool) -> None:
+    def close(self, topic: Topic, kept: KeptEntries, *, flushed: bool) -> None:
         """BRK-S7.2: tell the parent. `flushed`: everything kept was sent to it before, on a channel that it kept open.
 
         Otherwise what the parent is not known to hold is an orphan at once.

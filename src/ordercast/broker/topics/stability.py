@@ -5,7 +5,7 @@ Rules BRK-ST1 to BRK-ST4.
 
 from __future__ import annotations
 
-from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.gaps import Gaps
 from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.ordering import Ordering
@@ -20,7 +20,7 @@ from ordercast.pubsub.topic_packets import BaseUpdate, StableVote
 _COOLING = ("topics", "stability")
 
 
-class Stability(TopicsPart):
+class StabilityVotes(TopicsPart):
     """Votes go up, bases go down; at most one vote a topic in half a `stability_ms`."""
 
     constant = (*TopicsPart.constant, "ordering", "grants", "gaps", "ledger")
@@ -33,7 +33,7 @@ class Stability(TopicsPart):
         self.ledger = state.ledger
         self.cooling = False
 
-    def reported(self, client: Client, packet: StableReport) -> None:
+    def reported(self, client: AttachedClient, packet: StableReport) -> None:
         """BRK-ST1, from a local member."""
         node = self.nodes.get(packet.topic)
         member = node.members.get(client.origin) if node is not None else None

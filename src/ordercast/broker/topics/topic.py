@@ -40,7 +40,7 @@ class Member(State):
         """The last acknowledgements that it was sent."""
 
 
-class Waiting(State):
+class WaitingMember(State):
     """A local client whose membership the root has not confirmed yet (BRK-M2)."""
 
     def __init__(self, connection: Connection | None, epoch: int, *, receives: bool) -> None:
@@ -86,7 +86,7 @@ class TopicNode(State):
         self.down: dict[Connection, bool] = {}
         """Children that take part, each with its grounded flag."""
         self.members: dict[Origin, Member] = {}
-        self.waiting: dict[Origin, Waiting] = {}
+        self.waiting: dict[Origin, WaitingMember] = {}
         self.keeper = 0
         """Brokers of this side that were asked to hold the topic; 0: this one takes part for its members only."""
         self.was_grounded = False

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ordercast.broker.packet_checks import check
-from ordercast.broker.place import Ledger, Saved
+from ordercast.broker.place import BrokerLedger, SavedBroker
 from ordercast.broker.ports import Fenced, Roster, TreePort
 from ordercast.broker.topics.adoption import Adoption
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.copies import Copies
 from ordercast.broker.topics.explain import explain
 from ordercast.broker.topics.gaps import Gaps
@@ -26,7 +26,7 @@ from ordercast.broker.topics.members import Members
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.roster_news import RosterNews
-from ordercast.broker.topics.stability import Stability
+from ordercast.broker.topics.stability import StabilityVotes
 from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics_state import TopicsState
 from ordercast.broker.topics.watching import Watching
@@ -51,7 +51,7 @@ class Topics(TopicsState):
     grants_type: ClassVar[type[Grants]] = Grants
     ordering_type: ClassVar[type[Ordering]] = Ordering
     gaps_type: ClassVar[type[Gaps]] = Gaps
-    stability_type: ClassVar[type[Stability]] = Stability
+    stability_type: ClassVar[type[StabilityVotes]] = StabilityVotes
     copies_type: ClassVar[type[Copies]] = Copies
     orphans_type: ClassVar[type[Orphans]] = Orphans
     channels_type: ClassVar[type[Channels]] = Channels
@@ -60,7 +60,12 @@ class Topics(TopicsState):
     members_type: ClassVar[type[Members]] = Members
 
     def __init__(
-        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: Ledger, saved: Saved | None = None
+        self,
+        settings: BrokerSettings,
+        wires: Wires,
+        tree: TreePort,
+        ledger: BrokerLedger,
+        saved: SavedBroker | None = None,
     ) -> None:
         super().__init__(settings, wires, tree, ledger, saved)
         self.last_parent: Connection | None = None
@@ -155,7 +160,7 @@ class Topics(TopicsState):
 
     def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
         """BRK-M1: an older connection of the same session counts no more."""
-        known = Client(client, peer, attach_no)
+        known = AttachedClient(client, peer, attach_no)
         for older in self.clients_in_order():
             if older.origin == known.origin and older.connection != client:
                 self._connection_over(older, gone=False)
@@ -166,7 +171,7 @@ class Topics(TopicsState):
         if known is not None:
             self._connection_over(known, gone=gone)
 
-    def _connection_over(self, client: Client, *, gone: bool) -> None:
+    def _connection_over(self, client: AttachedClient, *, gone: bool) -> None:
         del self.clients[client.connection]
         self.watching.lost(client)
         self.waves.watcher_done(client.connection)
@@ -222,7 +227,7 @@ class Topics(TopicsState):
                 self.stability.flow(node)
 
     def _evaluate(self, node: TopicNode) -> None:
-        """BRK-L6, BRK-M7, BRK-M11."""
+        """BRK-L6, BRK-M7, BRK-M11: whoever leaves goes, totals are reported or committed, members are called."""
         everything = node.recheck_all
         self.members.finish_leaving(node)
         if node.topic not in self.nodes:
@@ -240,7 +245,7 @@ class Topics(TopicsState):
     # Dispatch
 
     def _client_handlers(self) -> dict[type[Packet], Handler]:
-        def with_client(act: Callable[[Client, Any], None]) -> Handler:
+        def with_client(act: Callable[[AttachedClient, Any], None]) -> Handler:
             return lambda sender, packet: act(self.clients[sender], packet)
 
         members = self.members

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ordercast.broker.place import Ledger, Saved
+from ordercast.broker.place import BrokerLedger, SavedBroker
 from ordercast.broker.ports import Term, TreePort
 from ordercast.broker.roster_book import RosterBook
-from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.topic import TopicNode
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Packet
@@ -22,14 +22,14 @@ class TopicsState(State):
     constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger")
 
     def __init__(
-        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: Ledger, saved: Saved | None
+        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: BrokerLedger, saved: SavedBroker | None
     ) -> None:
         self.settings = settings
         self.wires = wires
         self.tree = tree
         self.ledger = ledger
         self.nodes: dict[Topic, TopicNode] = {}
-        self.clients: dict[Connection, Client] = {}
+        self.clients: dict[Connection, AttachedClient] = {}
         self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)
         self.dirty: set[Topic] = set()
         """Topics that the end of the turn looks at."""
@@ -70,7 +70,7 @@ class TopicsState(State):
         """BRK-L5: a report counts in its own term only."""
         return tuple(term) == tuple(self.tree.term)
 
-    def clients_in_order(self) -> list[Client]:
+    def clients_in_order(self) -> list[AttachedClient]:
         return [self.clients[connection] for connection in sorted(self.clients)]
 
 

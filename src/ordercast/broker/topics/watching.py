@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ordercast.broker.topics.clients import Client
+from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
@@ -23,7 +23,7 @@ class Watching(TopicsPart):
         super().__init__(state)
         self.filters: FilterIndex[Connection] = FilterIndex()
 
-    def watch(self, client: Client, packet: Watch) -> None:
+    def watch(self, client: AttachedClient, packet: Watch) -> None:
         objection = self._objection(client, packet.pattern)
         if objection:
             self.wires.send(client.connection, Denied(Topic(packet.pattern), objection))
@@ -35,7 +35,7 @@ class Watching(TopicsPart):
             piece, more = tuple(found[start : start + _MOST_NAMES]), start + _MOST_NAMES < len(found)
             self.wires.send(client.connection, TopicsFound(packet.pattern, piece, more))
 
-    def _objection(self, client: Client, pattern: str) -> str:
+    def _objection(self, client: AttachedClient, pattern: str) -> str:
         if self.book.fenced(client.origin):
             return FENCED
         most = self.settings.filters_per_client
@@ -48,11 +48,11 @@ class Watching(TopicsPart):
             return str(error)
         return ""
 
-    def unwatch(self, client: Client, pattern: str) -> None:
+    def unwatch(self, client: AttachedClient, pattern: str) -> None:
         client.patterns.discard(pattern)
         self.filters.discard(pattern, client.connection)
 
-    def lost(self, client: Client) -> None:
+    def lost(self, client: AttachedClient) -> None:
         """The connection counts no more."""
         for pattern in client.patterns:
             self.filters.discard(pattern, client.connection)

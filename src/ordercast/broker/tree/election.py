@@ -7,7 +7,7 @@ With them it needs more than half of the directory, and no broker gives its word
 from __future__ import annotations
 
 from ordercast.broker.tree.claim import Claim
-from ordercast.broker.tree.joining import Joining
+from ordercast.broker.tree.joining import BrokerJoining
 from ordercast.broker.tree.lease import Lease
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.parenting import Parenting
@@ -29,7 +29,7 @@ class Election(TreePart):
 
     def __init__(
         self, state: TreeState, terms: Terms, recovery: PromiseRecovery, claim: Claim, neighbours: Neighbours,
-        joining: Joining, lease: Lease, parenting: Parenting, seeker: Seeker,
+        joining: BrokerJoining, lease: Lease, parenting: Parenting, seeker: Seeker,
     ) -> None:  # fmt: skip
         super().__init__(state)
         self.terms = terms

@@ -44,7 +44,7 @@ def _from_memory(configured: dict[NodeId, str], known: dict[NodeId, str]) -> dic
     return {node: Change(node, known.get(node, ""), _LONG_AGO) for node in sorted([*joined, *left])}
 
 
-class Joining(TreePart):
+class BrokerJoining(TreePart):
     """The changes of the directory, and at the root who has recorded them."""
 
     constant = (*TreePart.constant, "neighbours", "notices", "events", "ledger")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ordercast.broker.tree.joining import Joining
+from ordercast.broker.tree.joining import BrokerJoining
 from ordercast.broker.tree.lease import Lease
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
@@ -15,7 +15,7 @@ from ordercast.core.process import Connection
 from ordercast.pubsub.overlay_packets import Bye, ParentRequest, ParentResponse, Rank, RootCheck, RootCheckReply
 
 
-class Asked(NamedTuple):
+class CheckedRequest(NamedTuple):
     """A request that waits for the answer of the root of this fragment."""
 
     line: Connection
@@ -28,7 +28,13 @@ class Parenting(TreePart):
     constant = (*TreePart.constant, "neighbours", "notices", "views", "joining", "lease")
 
     def __init__(
-        self, state: TreeState, neighbours: Neighbours, notices: Notices, views: Views, joining: Joining, lease: Lease
+        self,
+        state: TreeState,
+        neighbours: Neighbours,
+        notices: Notices,
+        views: Views,
+        joining: BrokerJoining,
+        lease: Lease,
     ) -> None:
         super().__init__(state)
         self.neighbours = neighbours
@@ -36,7 +42,7 @@ class Parenting(TreePart):
         self.views = views
         self.joining = joining
         self.lease = lease
-        self._checks: dict[tuple[NodeId, int], Asked] = {}
+        self._checks: dict[tuple[NodeId, int], CheckedRequest] = {}
         self._accepted: dict[Connection, int] = {}
         """The request that made a child of the other end."""
 
@@ -62,7 +68,7 @@ class Parenting(TreePart):
             self._accept(line, node, packet.request)
         else:
             assert self.state.parent is not None
-            self._checks[(node, packet.request)] = Asked(line, packet.break_degree)
+            self._checks[(node, packet.request)] = CheckedRequest(line, packet.break_degree)
             self.wires.send(self.state.parent, RootCheck(packet.request, node, self.state.node))
 
     def _is_newest(self, node: NodeId, packet: ParentRequest) -> bool:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from ordercast.broker.tree.candidates import in_order
 from ordercast.broker.tree.claim import Claim
-from ordercast.broker.tree.joining import Joining
+from ordercast.broker.tree.joining import BrokerJoining
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
 from ordercast.broker.tree.parenting import Parenting
@@ -53,7 +53,7 @@ class Seeker(TreePart):
 
     def __init__(
         self, state: TreeState, terms: Terms, recovery: PromiseRecovery, claim: Claim, neighbours: Neighbours,
-        notices: Notices, joining: Joining, parenting: Parenting, round_trips: RoundTrips,
+        notices: Notices, joining: BrokerJoining, parenting: Parenting, round_trips: RoundTrips,
     ) -> None:  # fmt: skip
         super().__init__(state)
         self.terms = terms

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ordercast.broker.ports import Term
-from ordercast.broker.tree.joining import Joining
+from ordercast.broker.tree.joining import BrokerJoining
 from ordercast.broker.tree.tree_state import NOBODY, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.pubsub.overlay_packets import NewTerm, Rank
@@ -14,7 +14,7 @@ class Terms(TreePart):
 
     constant = (*TreePart.constant, "joining", "ledger")
 
-    def __init__(self, state: TreeState, joining: Joining, number: int) -> None:
+    def __init__(self, state: TreeState, joining: BrokerJoining, number: int) -> None:
         super().__init__(state)
         self.joining = joining
         self.ledger = state.ledger

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ordercast.broker.packet_checks import check
-from ordercast.broker.place import Ledger, Place, Saved
+from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.tree.claim import Claim
 from ordercast.broker.tree.election import Election
-from ordercast.broker.tree.joining import Joining
+from ordercast.broker.tree.joining import BrokerJoining
 from ordercast.broker.tree.lease import Lease
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
@@ -71,7 +71,12 @@ class Tree(TreeState):
     election_type: ClassVar[type[Election]] = Election
 
     def __init__(
-        self, place: Place, settings: BrokerSettings, wires: Wires, ledger: Ledger, saved: Saved | None
+        self,
+        place: BrokerPlace,
+        settings: BrokerSettings,
+        wires: Wires,
+        ledger: BrokerLedger,
+        saved: SavedBroker | None,
     ) -> None:
         super().__init__(place, settings, wires, ledger, saved)
         number = saved.term_number if saved is not None else 0
@@ -79,7 +84,7 @@ class Tree(TreeState):
         self.notices = Notices(self, self.neighbours, self)
         self.views = Views(self)
         self.round_trips = RoundTrips(self, self.neighbours)
-        self.joining = Joining(self, self.neighbours, self.notices, self)
+        self.joining = BrokerJoining(self, self.neighbours, self.notices, self)
         self.terms = Terms(self, self.joining, number)
         remembers = place.life == 0 or (saved is not None and saved.whole and number > 0)
         self.recovery = PromiseRecovery(self, self.terms, self.neighbours, self, remembers=remembers)

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import ClassVar
 
-from ordercast.broker.place import Ledger, Place, Saved
+from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Term, TopicsPort
 from ordercast.core.chance import mix, salt, unit
 from ordercast.core.ids import NodeId
@@ -52,7 +52,14 @@ class TreeState(State):
 
     topics: TopicsPort
 
-    def __init__(self, place: Place, settings: BrokerSettings, wires: Wires, ledger: Ledger, saved: Saved | None):
+    def __init__(
+        self,
+        place: BrokerPlace,
+        settings: BrokerSettings,
+        wires: Wires,
+        ledger: BrokerLedger,
+        saved: SavedBroker | None,
+    ):
         self.place = place
         self.settings = settings
         self.wires = wires

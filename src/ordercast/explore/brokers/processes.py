@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ordercast.broker.node import BROKER_CODEC, Broker
-from ordercast.broker.place import Place
+from ordercast.broker.place import BrokerPlace
 from ordercast.client.machine import ClientMachine
 from ordercast.client.settings import ClientSettings
 from ordercast.core.errors import InvariantError
@@ -238,7 +238,7 @@ class ProcessTable:
     def _build_broker(self, owner: int, life: int, wires: Surroundings) -> ProcessMachine:
         directory = {self.names[i]: address for address, i in self.addresses.items()}
         parent = self.scope.parents[owner]
-        place = Place(
+        place = BrokerPlace(
             self.names[owner], f"{self.names[owner]}:1", directory, None if parent is None else self.names[parent], life
         )
         return self._parts.broker(place, self.scope.settings, wires)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
-from ordercast.broker.place import Saved
+from ordercast.broker.place import SavedBroker
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.net.log.files import Disk, Fsync
 from ordercast.net.log.log import DamagedLogError, Log
@@ -93,7 +93,7 @@ class BrokerLedger:
             self.log.begin(self._beginning())
         self.log.records = []
 
-    def saved(self) -> Saved:
+    def saved(self) -> SavedBroker:
         """What earlier lives have left."""
         saved = self._held.saved()
         saved.whole = self._whole
@@ -174,7 +174,7 @@ class BrokerLedger:
         return [_encoder.encode([record]) for record in _records(self.saved())]
 
 
-def _records(saved: Saved) -> list[_Any]:
+def _records(saved: SavedBroker) -> list[_Any]:
     """The shortest story that leads there."""
     told: list[_Any] = [_Term(saved.term_number), *([] if saved.whole else [_Salvaged()])]
     told += [_Roster(saved.roster, saved.fenced), _Directory(saved.directory)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ordercast.broker.node import BROKER_CODEC, Broker
-from ordercast.broker.place import Place, Saved
+from ordercast.broker.place import BrokerPlace, SavedBroker
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer, Wires
@@ -137,7 +137,7 @@ class BrokerProcess:
         if self._data is not None:
             self._data.release()
 
-    def _open_ledger(self, life: int) -> Saved | None:
+    def _open_ledger(self, life: int) -> SavedBroker | None:
         """What earlier lives have left, if this broker has a data directory."""
         if self._data is None:
             return None
@@ -158,7 +158,7 @@ class BrokerProcess:
             raise UsageError(f"advertise: needed where a broker listens on all addresses ({bound})")
         return bound
 
-    async def _find_place(self, address: str) -> Place:
+    async def _find_place(self, address: str) -> BrokerPlace:
         launch = self.launch
         me = NodeId(launch.id)
         directory = {**launch.cluster.directory, me: address}
@@ -169,7 +169,7 @@ class BrokerProcess:
         life = await choose_life(
             Peer(BROKER, me), directory, launch.cluster.credentials(), last=last, has_parent=bool(parent or seeds)
         )
-        return Place(me, address, directory, parent, life, seeds)
+        return BrokerPlace(me, address, directory, parent, life, seeds)
 
     def _parent(self, directory: dict[NodeId, str]) -> tuple[NodeId | None, tuple[str, ...]]:
         """The configured parent by name, or else the address to ask."""

@@ -10,7 +10,7 @@ import msgspec
 
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.broker.node import BROKER_CODEC, Broker
-from ordercast.broker.place import Place
+from ordercast.broker.place import BrokerPlace
 from ordercast.client.machine import ClientMachine
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic
@@ -93,7 +93,7 @@ class PubsubWorld:
         if name in layout.late:
             seeds = tuple(directory.values())
             directory = {name: peer.address}
-        place = Place(name, peer.address, directory, layout.parents[name], peer.life, seeds)
+        place = BrokerPlace(name, peer.address, directory, layout.parents[name], peer.life, seeds)
         saved = self.disks[name].saved() if name in self._restored else None
         return self.parts.broker(place, self.settings, wires, self.disks[name], saved)
 
