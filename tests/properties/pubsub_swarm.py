@@ -62,6 +62,7 @@ class Draft:
         self.silence: Any = {"kind": "uniform", "low_ms": 300, "high_ms": 2000}
         self.keys = dice.pick([1, 3, 10, 40])
         self.mix: Raw = dict(MIX)
+        self.drain = 240_000.0
         self.links: list[Raw] = []
         self.faults: list[Raw] = []
         self.joins: list[str] = []
@@ -125,7 +126,7 @@ class Draft:
                 "protocol": "broker",
                 "seed": seed,
                 "duration_ms": max([self.begin + self.duration, *ends]) + 1,
-                "drain_ms": 240_000.0,
+                "drain_ms": self.drain,
                 "options": self.options,
                 "link": {"latency_ms": self.latency},
                 "links": self.links,
@@ -319,6 +320,22 @@ def primary_clients(draft: Draft) -> None:
     _primary(draft)
     draft.crash(draft.minority(), back=0.5, state="kept")
     draft.client_crashes(2, back=0.7, state=draft.dice.pick(["lost", "kept"]))
+
+
+@family
+def absent_through_elections(draft: Draft) -> None:
+    """A client is gone for good while one root after the other dies: nobody waits for it much longer than promised."""
+    _primary(draft)
+    draft.mix = {"total": 1.0}
+    gone = draft.begin + draft.dice.between(0, 100)
+    draft.faults.append({"kind": "crash", "node": "c1", "at_ms": gone})
+    at = gone
+    for broker in ("b0", *draft.dice.sample(draft.brokers[1:], 1)):
+        at += draft.dice.between(8000, 12_000)
+        crash = {"kind": "crash", "node": broker, "at_ms": at, "recover_ms": at + 2000, "state": "kept"}
+        draft.faults.append(crash)
+    repair = draft.options["lease_ms"] + 10_000
+    draft.drain = gone + draft.options["member_timeout_ms"] + repair - (at + 2000)
 
 
 @family

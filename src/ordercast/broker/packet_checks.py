@@ -26,6 +26,7 @@ from ordercast.pubsub.overlay_packets import (
 )
 from ordercast.pubsub.received import Summary, Vector
 from ordercast.pubsub.topic_packets import (
+    Absent,
     AttachDenied,
     AttachGranted,
     AttachRequest,
@@ -128,6 +129,14 @@ def _roster(packet: RosterSync | RootElectionReply) -> str:
     )
 
 
+def _ages(packet: Absent) -> str:
+    return _first(
+        _topic(topic) or (_member(member, 0) if 0 <= age_ms < _MOST else f"an absence of {age_ms} ms")
+        for topic, ages in packet.members.items()
+        for member, age_ms in ages.items()
+    )
+
+
 def _of_one(packet: AttachRequest | AttachGranted | AttachDenied) -> str:
     return _topic(packet.topic) or _member(packet.member, packet.epoch)
 
@@ -180,6 +189,7 @@ _LOOKS: dict[type[Packet], Callable[[Any], str]] = {
     MemberGone: _of_one_or_all,
     RosterUpdate: _of_one_or_all,
     RosterSync: _roster,
+    Absent: _ages,
     RootElectionReply: lambda packet: _roster(packet) or _changes(packet),
     RootElection: _changes,
     DirectoryWave: _changes,

@@ -212,8 +212,14 @@ class Keep(Packet, frozen=True, tag=102):
     brokers: int
 
 
+class Absent(Packet, frozen=True, tag=103):
+    """BRK-M10: the members that are not below the root, and for how many milliseconds. Replaces the last one."""
+
+    members: dict[Topic, dict[Origin, int]]
+
+
 TOPIC_PACKETS: tuple[type[Packet], ...] = (
     OpenTopic, TopicBuffer, Prepare, SyncEnd, TopicClose, TopicClosed, Grounded, TopicReset, TotalAck, MemberReport,
     AttachRequest, AttachGranted, AttachDenied, MemberGone, RosterUpdate, RosterAck, RosterSync, StableVote,
-    BaseUpdate, Held, HeldAsk, Reach, Keep,
+    BaseUpdate, Held, HeldAsk, Reach, Keep, Absent,
 )  # fmt: skip

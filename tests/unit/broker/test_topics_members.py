@@ -190,6 +190,43 @@ def test_where_partitions_are_possible_a_vanished_client_may_come_back_in_time()
     assert y.of(Denied)[0].reason == "fenced"
 
 
+def test_a_new_root_goes_on_counting_how_long_a_member_has_been_absent() -> None:
+    """BRK-M10: otherwise every change of the root adds `member_timeout_ms` to the wait."""
+    tree = Tree({"b1": "b0", "b2": "b1"}, partitions="primary", member_timeout_ms=20_000.0)
+    x = tree.member("x", "b2")
+    tree.member("y", "b1")
+    tree.hang_up("y", gone=True)
+    tree.run()
+    x.publish("k", guarantee="total")
+    tree.pass_time(15_000)
+    tree.crash("b0")
+    tree.crown("b1", 2)
+    tree.run()
+    tree.pass_time(3000)
+    assert x.delivered == [], "a root that is new hears first who is there"
+    tree.pass_time(3500)
+    assert x.delivered == ["x1"]
+
+
+def test_a_member_that_is_back_is_not_counted_as_absent_by_a_later_root() -> None:
+    tree = Tree({"b1": "b0", "b2": "b1"}, partitions="primary", member_timeout_ms=20_000.0)
+    tree.member("x", "b2")
+    y = tree.member("y", "b1")
+    tree.hang_up("y", gone=True)
+    tree.run()
+    tree.pass_time(15_000)
+    tree.move("y", "b2")
+    y.subscribe()
+    tree.run()
+    tree.hang_up("y", gone=True)
+    tree.run()
+    tree.crash("b0")
+    tree.crown("b1", 2)
+    tree.run()
+    tree.pass_time(15_000)
+    assert tree.brokers["b1"].book.live(T) == {"x", "y"}
+
+
 def test_a_client_that_closes_without_taking_leave_is_absent_not_gone() -> None:
     tree = Tree({"b1": "b0"})
     tree.member("x", "b0")

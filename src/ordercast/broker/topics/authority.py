@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ordercast.broker.roster_book import FOR_EVER, broker_of, departure, fence
+from ordercast.broker.topics.absence import Absence
 from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.join_wave import JoinWaves
 from ordercast.broker.topics.roster_news import RosterNews
@@ -16,7 +17,6 @@ from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, RosterUpdate
 
-_ABSENT = ("topics", "absent")
 _UPDATES_OF_A_TERM = 1 << 24
 
 
@@ -30,11 +30,14 @@ class AttachAnswers(Protocol):
 class Authority(TopicsPart):
     """Empty at every broker but the root, and anew in every term."""
 
-    constant = (*TopicsPart.constant, "grants", "news", "waves", "members")
+    constant = (*TopicsPart.constant, "grants", "news", "waves", "absence", "members")
     members: AttachAnswers
 
-    def __init__(self, state: TopicsState, grants: Grants, news: RosterNews, waves: JoinWaves) -> None:
+    def __init__(
+        self, state: TopicsState, grants: Grants, news: RosterNews, waves: JoinWaves, absence: Absence
+    ) -> None:
         super().__init__(state)
+        self.absence = absence
         self.grants = grants
         self.news = news
         self.waves = waves
@@ -54,8 +57,6 @@ class Authority(TopicsPart):
         self.began: dict[tuple[Topic, Origin], int] = {}
         """The epochs in which members joined that were none before."""
         self.fencing: set[Origin] = set()
-        self.absent_since: dict[tuple[Topic, Origin], int] = {}
-        self.watching_absence = False
 
     # BRK-M4, BRK-M7, BRK-M9
 
@@ -191,47 +192,25 @@ class Authority(TopicsPart):
         self.news.learn({}, fence(member))
 
     def _notice_absent(self, topic: Topic) -> None:
-        node = self.nodes.get(topic)
-        present = self._present(node)
-        live = self.book.live(topic)
-        for key in [key for key in self.absent_since if key[0] == topic]:
-            if key[1] in present or key[1] not in live:
-                del self.absent_since[key]
-        for member in sorted(live - present):
-            self.absent_since.setdefault((topic, member), self.wires.now_ns)
-            if self._is_dead(member):
-                self._fence(member)
-        if self.absent_since and not self.watching_absence:
-            self._watch_absence()
+        absent = set(self.book.live(topic) - self._present(self.nodes.get(topic)))
+        self.absence.noticed(topic, absent)
+        for member in sorted(filter(self._is_dead, absent)):
+            self._fence(member)
 
     def _is_dead(self, member: Origin) -> bool:
         """BRK-R2: whether it is the adopter of a life of a broker that has ended: nobody needs to wait for it."""
         broker = broker_of(member)
         return broker is not None and self.tree.dead.get(broker[0], -1) >= broker[1]
 
-    def _watch_absence(self) -> None:
-        self.watching_absence = True
-        first = min(self.absent_since.values())
-        due = first + int(self.settings.member_timeout_ms * 1e6)
-        self.wires.set_timer(_ABSENT, max(1, due - self.wires.now_ns))
-
     def absence_checked(self) -> None:
-        """BRK-M10: whoever has not been below this root for `member_timeout_ms` never counts again."""
-        self.watching_absence = False
-        if not (self.tree.is_root and self.tree.decides):
-            return
-        limit = self.wires.now_ns - int(self.settings.member_timeout_ms * 1e6)
-        overdue = {member for (_, member), since in self.absent_since.items() if since <= limit}
-        for member in sorted(overdue):
-            self._fence(member)
-        for key in [key for key in self.absent_since if key[1] in overdue]:
-            self.absent_since[key] = self.wires.now_ns  # Until the fence is known, or cannot be.
-        self.absent_since = {k: since for k, since in self.absent_since.items() if not self.book.fenced(k[1])}
-        if self.absent_since and not self.watching_absence:
-            self._watch_absence()
+        """BRK-M10: whoever has not been below a root for `member_timeout_ms` never counts again."""
+        if self.tree.is_root and self.tree.decides:
+            for member in self.absence.overdue():
+                self._fence(member)
 
     def may_decide(self) -> None:
         """Everything that waited for the right to decide."""
+        self.absence.inherit()
         for topic in sorted({*self.book.topics(), *self.asks}):
             node = self.nodes.get(topic)
             if node is not None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ordercast.broker.packet_checks import check
 from ordercast.broker.place import BrokerLedger, SavedBroker
 from ordercast.broker.ports import Fenced, Roster, TreePort
+from ordercast.broker.topics.absence import Absence
 from ordercast.broker.topics.adoption import Adoption
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
@@ -79,7 +80,10 @@ class Topics(TopicsState):
         self.watching = Watching(self)
         self.news = RosterNews(self, self.grants, self.watching, self.orphans)
         self.waves = self.waves_type(self, self.news, self.watching)
-        self.authority = self.waves.root = self.authority_type(self, self.grants, self.news, self.waves)
+        self.absence = Absence(self)
+        self.authority = self.waves.root = self.authority_type(
+            self, self.grants, self.news, self.waves, self.absence
+        )  # fmt: skip
         self.members = self.authority.members = self.news.members = self.members_type(
             self, self.ordering, self.stability, self.copies, self.orphans, self.channels, self.waves, self.authority
         )
@@ -111,6 +115,7 @@ class Topics(TopicsState):
 
     def child_added(self, child: Connection) -> None:
         self.wires.send(child, self.news.everything())
+        self.absence.child_added(child)
         self.copies.neighbours_changed()
 
     def child_lost(self, child: Connection) -> None:
@@ -198,6 +203,8 @@ class Topics(TopicsState):
                 self.stability.cooled()
             case ("absent",):
                 self.authority.absence_checked()
+            case ("tell_absent",):
+                self.absence.tell_all()
             case ("wave", int(update_id)):
                 self.waves.patience_over(update_id)
             case _:
@@ -306,6 +313,7 @@ class Topics(TopicsState):
             t.RosterUpdate: from_parent(self.waves.begin),
             t.RosterAck: self.waves.acknowledged,
             t.RosterSync: lambda sender, packet: self.news.learn(packet.roster, packet.fenced, sender),
+            t.Absent: from_parent(self.absence.told),
             t.StableVote: on_channel(self.stability.voted, down_only=True),
             t.BaseUpdate: on_channel(self.stability.base_told),
             t.Held: on_channel(self.copies.told),
