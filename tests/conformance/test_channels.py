@@ -114,6 +114,47 @@ def test_nothing_is_kept_once_it_is_confirmed() -> None:
     run_async(main)
 
 
+def test_many_packets_are_acknowledged_at_once_and_few_a_little_later() -> None:
+    async def main() -> None:
+        async with pair(msgspec.structs.replace(PATIENT, ack_every=3, ack_ms=60_000)) as they:
+            channel = they.ann.neighbours.channels[BOB]
+            for payload in numbered(2):
+                they.ann.submit("t", payload)
+            await until(lambda: len(they.to_bob.messages) == 2)
+            await asyncio.sleep(0.05)
+            assert channel.outstanding == 2
+            they.ann.submit("t", b"one more")
+            await until(lambda: channel.outstanding == 0)
+        async with pair(msgspec.structs.replace(PATIENT, ack_every=1000, ack_ms=10)) as they:
+            they.ann.submit("t", b"alone")
+            channel = they.ann.neighbours.channels[BOB]
+            await until(lambda: bool(they.to_bob.messages) and channel.outstanding == 0)
+
+    run_async(main)
+
+
+def test_an_acknowledgement_overtakes_what_the_peer_is_slow_to_read() -> None:
+    """Otherwise two nodes that flood each other over a slow link would suspect each other."""
+
+    async def main() -> None:
+        async with pair(msgspec.structs.replace(PATIENT, ack_every=1, high_water_bytes=1 << 26)) as they:
+            wire = they.ann.neighbours.channels[BOB].wire
+            assert wire is not None
+            they.proxy.there.freeze()
+            for _ in range(20):
+                they.ann.submit("t", bytes(1 << 20))
+            await until(lambda: not wire.writable)
+            waiting = len(wire.out)
+            they.bob.submit("t", b"acknowledge me")
+            await until(lambda: bool(they.to_ann.messages))
+            assert waiting > 0
+            assert len(wire.out[0]) < 20, "the acknowledgement is next"
+            they.proxy.there.thaw()
+            await until(lambda: they.bob.neighbours.channels[ANN].outstanding == 0)
+
+    run_async(main)
+
+
 def test_a_half_open_connection_raises_suspicion_and_loses_nothing() -> None:
     async def main() -> None:
         async with pair(HASTY) as they:

@@ -376,6 +376,6 @@ def test_a_neighbour_that_does_not_resume_its_channel_first_is_told_so(packet: b
         cho = await here.peer()
         await cho.greet("cho", "ann")
         cho.send(packet)
-        assert b"sends before it does" in await cho.end()
+        assert b"sends before it resumes its channel" in await cho.end()
 
     play(scene)

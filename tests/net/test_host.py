@@ -55,11 +55,11 @@ def test_nothing_that_says_what_was_received_leaves_before_it_is_written_down(mo
         one, two = build_host("n0", NAMES[:2]), build_host("n1", NAMES[:2])
         happened: list[str] = []
         frames: dict[bytes, str] = {}
-        frame_of, write, flush = one._host.frame_of, WireConnection._write, one._memory.flush
+        new_frame, write, flush = one._host.new_frame, WireConnection._write, one._host.journal.flush
 
         def name_frame(packet: Packet) -> bytes:
-            frames[frame_of(packet)] = type(packet).__name__
-            return frame_of(packet)
+            frames[new_frame(packet)] = type(packet).__name__
+            return new_frame(packet)
 
         def log_write(connection: WireConnection, data: bytes) -> None:
             if connection._owner is one._host:
@@ -71,8 +71,8 @@ def test_nothing_that_says_what_was_received_leaves_before_it_is_written_down(mo
             happened.append("written")
             flush()
 
-        monkeypatch.setattr(one._host, "frame_of", name_frame)
-        monkeypatch.setattr(one._memory, "flush", log_flush)
+        monkeypatch.setattr(one._host, "new_frame", name_frame)
+        monkeypatch.setattr(one._host.journal, "flush", log_flush)
         monkeypatch.setattr(WireConnection, "_write", log_write)
         async with closing(one, two):
             address = await two.listen()

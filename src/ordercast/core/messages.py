@@ -23,9 +23,11 @@ class Guarantee(enum.IntEnum):
     @property
     def label(self) -> str:
         """The name users write."""
-        return self.name.lower().replace("_", "-")
+        return _LABELS[self]
 
 
+_LABELS = {guarantee: guarantee.name.lower().replace("_", "-") for guarantee in Guarantee}
+"""Made once: every row of a trace has one."""
 GUARANTEES = {guarantee.label: guarantee for guarantee in Guarantee}
 
 

@@ -7,12 +7,12 @@ process dies, some prefix of what it sent arrives before the end does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from ordercast.core.messages import Packet
+from ordercast.core.messages import Message, Packet
 from ordercast.core.state import State
 
 Connection = int
@@ -32,12 +32,12 @@ class Peer(msgspec.Struct, frozen=True):
     """Who is at the other end, as the runtime has authenticated it."""
 
     kind: str
-    """`broker` or `client`."""
+    """`broker`, `client` or `node`."""
     name: str
     life: int = 0
-    """Incarnation of a broker, session of a client: a higher one has none of the memory of a lower one."""
+    """Incarnation of a broker or node, session of a client: a higher one has none of the memory of a lower one."""
     address: str = ""
-    """Where a broker listens; empty for a client."""
+    """Where it listens, if it does; empty for a client."""
     rights: Rights = Rights()
 
 
@@ -79,7 +79,7 @@ class Wires(Protocol):
 
 
 class ProcessMachine(State):
-    """Base of broker and client. A handler runs to its end before the next event."""
+    """Base of broker, client and every overlay that changes. A handler runs to its end before the next event."""
 
     def on_start(self) -> None:
         """The process begins."""
@@ -101,3 +101,24 @@ class ProcessMachine(State):
 
     def on_turn_end(self) -> None:
         """All inputs that were at hand are handled: send what was only noted (acknowledgements, reports)."""
+
+
+class OverlayWires(Wires, Protocol):
+    """What a protocol has whose neighbours change at run time: connections, and an application on top."""
+
+    def deliver(self, message: Message) -> None:
+        """Hand `message` to the application."""
+
+    def complete(self, message_id: str) -> None:
+        """Answer the application: what this node promised for its own message of that id is done."""
+
+
+class OverlayMachine(ProcessMachine):
+    """Base of protocols that choose their neighbours themselves: they open and close links, and strangers dial them."""
+
+    def on_publish(self, message: Message) -> None:
+        """The application of this node publishes. The runtime has numbered and recorded the message."""
+
+
+BuildOverlay = Callable[[OverlayWires, Peer, tuple[str, ...]], OverlayMachine]
+"""Makes the machine of a life: how others see it, and the addresses of some who are there already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import msgspec
@@ -39,10 +40,9 @@ class Codec:
         for packet in packets[1:]:
             union = union | packet
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_encoded)
+        self.encode: Callable[[Packet], bytes] = self._encoder.encode
+        """The packet as bytes. Not a method of ours, because it is called for every packet."""
         self._decoder = msgspec.msgpack.Decoder(union, dec_hook=_decoded)
-
-    def encode(self, packet: Packet) -> bytes:
-        return self._encoder.encode(packet)
 
     def decode(self, frame: bytes | memoryview, peer: str) -> Packet:
         """The packet in `frame`, or a PeerError that blames the peer."""

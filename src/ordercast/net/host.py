@@ -24,9 +24,9 @@ from ordercast.core.wire import Codec
 from ordercast.net.journal_writer import JournalWriter, TurnJournal
 from ordercast.net.timers import Timers
 from ordercast.net.turn_ports import TurnLedger, address_of, listening
-from ordercast.net.wire.connection import End, Received, WireConnection
+from ordercast.net.wire.connection import End, WireConnection
 from ordercast.net.wire.credentials import Credentials, split_address
-from ordercast.net.wire.frames import OVERHEAD_BYTES, packet_frame
+from ordercast.net.wire.frames import packet_frame
 from ordercast.net.wire.settings import WireSettings, ns, seconds
 
 LOG = logging.getLogger("ordercast.net")
@@ -49,8 +49,12 @@ class ProcessHost:
         journal: TurnJournal | None = None,
         ledger: TurnLedger | None = None,
         epoch_ns: int = 0,
+        passes_on: bool = True,
     ) -> None:
-        """`epoch_ns`: the reading of the monotonic clock that the journal counts from."""
+        """`epoch_ns`: the reading of the monotonic clock that the journal counts from.
+
+        `passes_on`: whether the machine sends on packets as it received them; those are not encoded again.
+        """
         self.me = me
         self.codec = codec
         self.settings = settings
@@ -72,6 +76,8 @@ class ProcessHost:
         """An input with every heartbeat: the time, and for how long this process stood still before, if it did."""
         self.journal = JournalWriter(me.name, journal, epoch_ns)
         self.timers = Timers(self._time_out)
+        self.passes_on = passes_on
+        self._most_bytes = settings.max_frame_bytes
         self._build = build
         self._ledger = ledger
         self._loop = asyncio.get_running_loop()
@@ -203,8 +209,10 @@ class ProcessHost:
             self._inbox.append((action, args, blame))
         elif not self._closing:
             self._handle(action, args, blame)
-            self._handle_inbox()
-            self._plan_turn_end()
+            if self._inbox:
+                self._handle_inbox()
+            if self._turn is None:
+                self._plan_turn_end()
 
     # Effects: what the machine asks for
 
@@ -229,21 +237,20 @@ class ProcessHost:
         known = self._frames.get(id(packet))
         if known is not None:
             return known[1]
-        frame = packet_frame(self.codec.encode(packet))
-        if len(frame) - OVERHEAD_BYTES > self.settings.max_frame_bytes:
-            raise InvariantError(f"a packet of {len(frame)} bytes is over the limit of {self.settings.max_frame_bytes}")
+        frame = self.new_frame(packet)
         self._frames[id(packet)] = packet, frame
         return frame
 
-    def send_frame(self, connection: Connection, frame: bytes, *, ahead: bool = False) -> None:
-        """Put a frame on the connection; `ahead` of all that waits for its socket."""
-        wire = self.connections.get(connection)
-        if wire is not None:
-            if ahead:
-                wire.out.insert(0, frame)
-            else:
-                wire.out.append(frame)
-            self._dirty[wire] = None
+    def new_frame(self, packet: Packet) -> bytes:
+        """The packet as it looks on the wire, for whoever keeps it."""
+        body = self.codec.encode(packet)
+        if len(body) > self._most_bytes:
+            raise InvariantError(f"a packet of {len(body)} bytes is over the limit of {self._most_bytes}")
+        return packet_frame(body)
+
+    def has_frames(self, wire: WireConnection) -> None:
+        """Frames were put into its `out`, which was empty: have them written at the end of the turn."""
+        self._dirty[wire] = None
 
     def close(self, connection: Connection, reason: str = "") -> None:
         wire = self.connections.pop(connection, None)
@@ -297,15 +304,15 @@ class ProcessHost:
         else:
             self.input(self.machine.on_opened, connection.number, peer, blame=connection)
 
-    def received(self, connection: WireConnection, packets: Received) -> None:
+    def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
         if connection.number not in self.connections:
             return
-        frames = self._frames
-        for packet, frame in packets:
-            frames[id(packet)] = packet, frame
-        bare = [packet for packet, _ in packets]
-        self.counters["packets_received"] += len(bare)
-        self.input(self.machine.on_packets, connection.number, bare, blame=connection)
+        if self.passes_on:
+            known = self._frames
+            for packet, frame in zip(packets, frames, strict=True):
+                known[id(packet)] = packet, frame
+        self.counters["packets_received"] += len(packets)
+        self.input(self.machine.on_packets, connection.number, packets, blame=connection)
 
     def writable(self, connection: WireConnection) -> None:
         self._dirty[connection] = None
@@ -360,14 +367,11 @@ class ProcessHost:
         self._busy = True
         try:
             self.machine.on_turn_end()
-            if self._ledger is not None:
-                self._ledger.flush()
-            self.journal.flush()
-        except Exception as error:  # noqa: BLE001 - A bug, or a disk that does not keep what it is given.
+        except Exception as error:  # noqa: BLE001 - A bug.
             self.fail(error)
+        self._busy = False
+        if not self.make_durable():
             return
-        finally:
-            self._busy = False
         dirty, self._dirty = self._dirty, {}
         self._frames.clear()
         for connection in dirty:
@@ -375,6 +379,19 @@ class ProcessHost:
         if self._inbox:
             self._handle_inbox()
             self._plan_turn_end()
+
+    def make_durable(self) -> bool:
+        """Have the ledger and then the journal keep what has happened so far; False if the process stops for it."""
+        if self._closing:
+            return False
+        try:
+            if self._ledger is not None:
+                self._ledger.flush()
+            self.journal.flush()
+        except Exception as error:  # noqa: BLE001 - A disk that does not keep what it is given, or a bug.
+            self.fail(error)
+            return False
+        return True
 
     def _time_out(self, name: Hashable) -> None:
         self.input(self.machine.on_timer, name)

@@ -90,7 +90,7 @@ class Journal:
         ]  # fmt: skip
 
     def deliver(self, time_ns: int, message: Message | Publication) -> None:
-        self.deliver_many(time_ns, (message,))
+        self._rows.append(Row("deliver", time_ns, message.id, message.topic or None, None, message.guarantee.label))
 
     def deliver_many(self, time_ns: int, messages: Iterable[Message | Publication]) -> None:
         self._rows += [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 from ordercast.net.nodes.channel import Channel
 from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.wire.connection import WireConnection
 
 BOB = NodeId("bob")
 
@@ -23,7 +26,7 @@ def channel(**settings: int) -> tuple[Channel, list[bool]]:
 def connect(one: Channel, received: int = 0, connection: int = 1) -> list[bytes]:
     """A new connection to a peer that has so much: what is sent again."""
     one.open(connection)
-    return one.resume(received)
+    return one.resume(cast("WireConnection", object()), received)
 
 
 @given(st.lists(st.sampled_from(["push", "arrive", "ack", "reconnect"]), max_size=60))

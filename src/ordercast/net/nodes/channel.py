@@ -17,6 +17,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
 from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.wire.connection import WireConnection
 
 NEVER_MET = -1
 NOBODY: Connection = 0
@@ -49,8 +50,8 @@ class Channel:
         self.peer = peer
         self.peer_life = NEVER_MET
         self.connection = NOBODY
-        self.resumed = False
-        """Whether the other end has said over this connection what it has."""
+        self.wire: WireConnection | None = None
+        """The same once the other end has said over it what it has: from then on packets flow."""
         self.suspected = False
         self.banned = ""
         """Why nothing more is taken from this life of the peer; empty: all is well."""
@@ -65,7 +66,6 @@ class Channel:
         """When the peer last acknowledged something, or had nothing to acknowledge."""
         self.owed = 0
         """Packets taken over and not acknowledged yet."""
-        self.wrote_in_turn = -1
         self._settings = settings
         self._most_buffered = settings.high_water_bytes
         self._pressure_changed = pressure_changed
@@ -116,7 +116,7 @@ class Channel:
     @property
     def connected(self) -> bool:
         """Whether packets flow."""
-        return self.resumed
+        return self.wire is not None
 
     def admit(self, life: int) -> None:
         """Somebody has proved to be this peer in that life: a PeerError unless it may go on."""
@@ -128,7 +128,7 @@ class Channel:
     def open(self, connection: Connection) -> None:
         """From now on nothing is taken from any other connection, so that what is said to be received stays true."""
         self.connection = connection
-        self.resumed = False
+        self.wire = None
 
     def meet(self, life: int, since: int) -> bool:
         """The peer has introduced itself; whether it has forgotten the life in which it was known (before `since`)."""
@@ -146,19 +146,19 @@ class Channel:
             self._ease()
         return restarted and forgot
 
-    def resume(self, peer_received: int) -> list[bytes]:
+    def resume(self, wire: WireConnection, peer_received: int) -> list[bytes]:
         """Go on over the new connection: the frames that the peer says it does not have."""
         if not self.acked <= peer_received <= self.sent:
             raise PeerError(self.peer, f"claims to have received {peer_received} of {self.sent} packets")
         self.settle(peer_received)
         self.owed = 0
-        self.resumed = True
+        self.wire = wire
         return list(self._unacked)
 
     def lost(self, connection: Connection) -> None:
         if self.connection == connection:
             self.connection = NOBODY
-            self.resumed = False
+            self.wire = None
 
     def set_suspected(self, *, suspected: bool) -> None:
         self.suspected = suspected

@@ -35,6 +35,7 @@ class Chore(NamedTuple):
 
 
 _ACKNOWLEDGE = Chore("acknowledge")
+_CONTROL = frozenset({Resume, Ack})
 
 
 class NeighboursOwner(Protocol):
@@ -78,9 +79,8 @@ class Neighbours(ProcessMachine):
         self._dialed: dict[Connection, NodeId] = {}
         self._open: dict[Connection, tuple[Channel, int]] = {}
         """The channel that a connection carries, and which life of the peer is at its other end."""
-        self._owing: dict[Channel, None] = {}
-        self._turn = 0
         self._ack_planned = False
+        self._last: tuple[Packet, bytes] = Packet(), b""
 
     # What the node asks for
 
@@ -94,12 +94,17 @@ class Neighbours(ProcessMachine):
     def send(self, peer: NodeId, packet: Packet, key: Hashable = None) -> bool:
         """Put a packet on the channel to the peer; False if one with this key is still on its way there."""
         channel = self.channels.get(peer) or self._channel(peer)
-        frame = self.host.frame_of(packet)
+        last, frame = self._last
+        if packet is not last:
+            frame = self.host.new_frame(packet)
+            self._last = packet, frame  # A machine relays one packet to many neighbours.
         if not channel.push(frame, key):
             return False
-        if channel.resumed:
-            channel.wrote_in_turn = self._turn
-            self.host.send_frame(channel.connection, frame)
+        wire = channel.wire
+        if wire is not None:
+            if not wire.out:
+                self.host.has_frames(wire)
+            wire.out.append(frame)
         return True
 
     def suspected(self) -> list[NodeId]:
@@ -136,19 +141,18 @@ class Neighbours(ProcessMachine):
         if connection not in self._open:
             return  # Replaced: what comes now comes again on the newer one.
         channel, life = self._open[connection]
-        data: list[Packet] = []
+        if channel.wire is None:
+            self._resume(channel, life, packets[0])
+            packets = packets[1:]
+        data = [packet for packet in packets if type(packet) not in _CONTROL]
         try:
-            for packet in packets:
-                if channel.resumed is (type(packet) is Resume):
-                    raise PeerError(channel.peer, "resumes its channel twice, or sends before it does")
-                if type(packet) is Ack:
-                    self._settle(channel, packet)
-                elif type(packet) is Resume:
-                    self._resume(channel, life, packet)
-                else:
-                    data.append(packet)
+            if len(data) < len(packets):
+                for packet in packets:
+                    if type(packet) is Ack:
+                        self._settle(channel, packet)
+                    elif type(packet) is Resume:
+                        raise PeerError(channel.peer, "resumes its channel twice")
         finally:
-            # What came before a broken packet was good, and is counted as received.
             if data:
                 self._take_over(channel, data)
 
@@ -166,41 +170,30 @@ class Neighbours(ProcessMachine):
             self._owner.on_timer(name)
         elif name is _ACKNOWLEDGE:
             self._ack_planned = False
-            for channel in self._owing:
+            for channel in self.channels.values():
                 self._acknowledge(channel)
-            self._owing.clear()
         else:
             self._connect(NodeId(name.peer))
-
-    def on_turn_end(self) -> None:
-        """Acknowledge where much is owed, or something leaves anyway; elsewhere soon."""
-        if self._owing:
-            enough, turn = self._settings.ack_every, self._turn
-            due = [one for one in self._owing if one.owed >= enough or one.wrote_in_turn == turn or not one.owed]
-            for channel in due:
-                self._acknowledge(channel)
-                del self._owing[channel]
-            if self._owing and not self._ack_planned:
-                self._ack_planned = True
-                self.host.set_timer(_ACKNOWLEDGE, ns(self._settings.ack_ms), background=True)
-        self._turn += 1
 
     def on_beat(self, now_ns: int, overslept_ns: int) -> None:
         """See who was not heard; not while this process itself stood still."""
         for channel in self.channels.values():
             channel.heard_ns += overslept_ns
             channel.progress_ns += overslept_ns
-            if channel.resumed:
-                channel.heard_ns = max(channel.heard_ns, self.host.connections[channel.connection].heard_ns)
+            if channel.wire is not None:
+                channel.heard_ns = max(channel.heard_ns, channel.wire.heard_ns)
             self._check(channel, now_ns)
 
     # Channels
 
-    def _resume(self, channel: Channel, life: int, said: Resume) -> None:
+    def _resume(self, channel: Channel, life: int, said: Packet) -> None:
+        if type(said) is not Resume:
+            raise PeerError(channel.peer, "sends before it resumes its channel")
         forgot = channel.meet(life, said.since)
-        frames = channel.resume(said.received if said.peer_life == self._me.life else 0)
-        for frame in frames:
-            self.host.send_frame(channel.connection, frame)
+        wire = self.host.connections[channel.connection]
+        frames = channel.resume(wire, said.received if said.peer_life == self._me.life else 0)
+        self.host.has_frames(wire)
+        wire.out += frames
         self._failures.pop(channel.peer, None)
         channel.heard_ns = channel.progress_ns = self.host.now_ns
         self._log(logging.INFO, "resumed", channel.peer, life=life, resent=len(frames))
@@ -218,13 +211,20 @@ class Neighbours(ProcessMachine):
 
     def _take_over(self, channel: Channel, packets: list[Packet]) -> None:
         channel.took_over(len(packets))
-        self._owing[channel] = None
+        if channel.owed >= self._settings.ack_every:
+            self._acknowledge(channel)
+        elif not self._ack_planned:
+            self._ack_planned = True
+            self.host.set_timer(_ACKNOWLEDGE, ns(self._settings.ack_ms), background=True)
         self._owner.on_packets(channel.peer, packets)
 
     def _acknowledge(self, channel: Channel) -> None:
-        if channel.owed and channel.resumed:
+        """Ahead of all that waits for the socket: the peer waits for it even while it is slow to read."""
+        wire = channel.wire
+        if channel.owed and wire is not None:
             channel.owed = 0
-            self.host.send_frame(channel.connection, self.host.frame_of(Ack(channel.received)), ahead=True)
+            self.host.has_frames(wire)
+            wire.out.insert(0, self.host.new_frame(Ack(channel.received)))
 
     def _check(self, channel: Channel, now: int) -> None:
         patience = ns(self._settings.suspect_ms)
@@ -232,7 +232,7 @@ class Neighbours(ProcessMachine):
             channel.progress_ns = now
         if now - channel.heard_ns > patience:
             self._give_up(channel, "silent", f"silent for {self._settings.suspect_ms:g} ms")
-        elif channel.resumed and now - channel.progress_ns > patience:
+        elif channel.wire is not None and now - channel.progress_ns > patience:
             self._give_up(channel, "slow", f"took over nothing for {self._settings.suspect_ms:g} ms")
 
     def _give_up(self, channel: Channel, why: str, reason: str) -> None:

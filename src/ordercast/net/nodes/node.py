@@ -20,11 +20,11 @@ from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.process import Peer
 from ordercast.core.registry import ProtocolInfo
 from ordercast.core.wire import Codec
+from ordercast.net.confirmations import Completed, Confirmations, disappoint, receives
 from ordercast.net.host import ProcessHost
 from ordercast.net.nodes.backpressure import Backpressure
 from ordercast.net.nodes.batches import handle_batch
 from ordercast.net.nodes.channel import Ack, Resume
-from ordercast.net.nodes.confirmations import Completed, Confirmations, disappoint, receives
 from ordercast.net.nodes.durable_inputs import DurableInputs
 from ordercast.net.nodes.neighbours import Address, Chore, Neighbours
 from ordercast.net.nodes.replay import BY_THE_HOST, Told
@@ -93,6 +93,7 @@ class NodeHost:
         """Deliveries and completions (ids) that wait for the log, or for the application to be told."""
         self._written = 0
         """So many of them the log has."""
+        self._speaks_soon = False
         self.handed_over = self.delivered - len(self._unheard)
         """Deliveries that the application has heard of, in all lives: the local index of the one it hears of now."""
         self._confirmations = Confirmations()
@@ -105,7 +106,8 @@ class NodeHost:
         self._host = ProcessHost(
             me, lambda _: self.neighbours, Codec((*protocol.packets, Resume, Ack)),
             msgspec.structs.replace(self.settings, silence_ms=self.settings.suspect_ms),
-            credentials=net.credentials(), journal=journal, ledger=_InputLedger(memory, self), epoch_ns=net.epoch_ns,
+            credentials=net.credentials(), journal=journal, epoch_ns=net.epoch_ns, passes_on=False,
+            ledger=_InputLedger(memory, self) if memory.durable else None,
         )  # fmt: skip
         self._host.on_failure = self._fail
         self._host.on_beat = self.neighbours.on_beat
@@ -297,8 +299,9 @@ class NodeHost:
         loop = asyncio.get_running_loop()
         if self._memory.oversized:
             loop.call_soon(self._host.input, self._renew)
-        if self._unheard:
-            self._written = len(self._unheard)
+        self._written = len(self._unheard)
+        if self._unheard and not self._speaks_soon:
+            self._speaks_soon = True
             loop.call_soon(self._speak)
 
     def _fail(self, error: BaseException) -> None:
@@ -326,10 +329,9 @@ class NodeHost:
 
     def _renew(self) -> None:
         """Where the log has grown large: go on as if the node had crashed and come back, without anybody noticing."""
-        if not self._memory.oversized:
+        if not self._memory.oversized or self.failure is not None:
             return
-        self._memory.flush()
-        self._record.flush()
+        self._host.make_durable()
         unheard = tuple(item for item in self._unheard if isinstance(item, Message))
         fresh = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
         if fresh is None:
@@ -344,6 +346,9 @@ class NodeHost:
 
     def _speak(self) -> None:
         """What the application may hear now, in the order in which it came about."""
+        if not self._stopped:
+            self._host.make_durable()  # Since this was planned, more may have happened.
+        self._speaks_soon = False
         heard, self._unheard = self._unheard[: self._written], self._unheard[self._written :]
         self._written = 0
         for item in heard:

@@ -23,7 +23,7 @@ class NodeSettings(WireSettings, frozen=True, forbid_unknown_fields=True, kw_onl
     """Pause before the second attempt to connect; it doubles with every further one."""
     reconnect_max_ms: Milliseconds = 1000.0
     ack_ms: Milliseconds = 10.0
-    """How long an acknowledgement may wait for something to travel with."""
+    """How long an acknowledgement may wait for more that it can be of."""
     ack_every: Count = 64
     """So many packets are acknowledged without waiting."""
     state_fsync: Literal["always", "never"] = "never"

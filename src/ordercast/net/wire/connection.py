@@ -38,8 +38,6 @@ _WRITE_BUFFER_BYTES = 1 << 18
 """So much waits in the socket's buffer at most; the rest waits here, where what is urgent can still overtake it."""
 _FEW_FRAMES = 16
 """So many are written together without counting their bytes."""
-Received = list[tuple[Packet, bytes]]
-"""Packets and the frames that they came in."""
 
 
 class WireOwner(Protocol):
@@ -49,6 +47,8 @@ class WireOwner(Protocol):
     credentials: Credentials
     settings: WireSettings
     codec: Codec
+    passes_on: bool
+    """Whether it passes packets on, and so wants the frames that they came in."""
     term: Callable[[], int]
     """The highest term that the process knows, for whoever asks before it begins."""
 
@@ -58,8 +58,8 @@ class WireOwner(Protocol):
     def greeted(self, connection: WireConnection, peer: Peer) -> None:
         """The other end has proved who it is."""
 
-    def received(self, connection: WireConnection, packets: Received) -> None:
-        """Packets arrived, in order."""
+    def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
+        """Packets arrived, in order; and, if it passes them on, the frames that they came in."""
 
     def writable(self, connection: WireConnection) -> None:
         """The socket takes more; have `flush` called once it may be."""
@@ -110,7 +110,7 @@ class WireConnection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._greetings = GreetingReader(self.name)
-        self._reader = FrameReader(self.name, owner.settings.max_frame_bytes)
+        self._reader = FrameReader(self.name, owner.settings.max_frame_bytes, whole=owner.passes_on)
         self._asked = handshake.challenge()
         self._said: handshake.Present | None = None
         self._deaf = False
@@ -309,7 +309,7 @@ class WireConnection(asyncio.Protocol):
 
     def _rename(self, name: str) -> None:
         self.name = name
-        self._reader = FrameReader(name, self._owner.settings.max_frame_bytes)
+        self._reader = FrameReader(name, self._owner.settings.max_frame_bytes, whole=self._owner.passes_on)
 
     def _greet(self, greeting: handshake.Greeting) -> None:
         self._write(greeting_frame(handshake.encode(greeting)))
@@ -317,22 +317,28 @@ class WireConnection(asyncio.Protocol):
     # Frames
 
     def _take_frames(self, data: bytes) -> None:
-        packets: Received = []
+        packets: list[Packet] = []
+        frames: list[bytes] = []
         end: End | None = None
-        decode = self._owner.codec.decode
+        decode, name = self._owner.codec.decode, self.name
+        header = OVERHEAD_BYTES if self._owner.passes_on else 0
         try:
             for kind, frame in self._reader.feed(data):
                 if kind == PACKET:
-                    packets.append((decode(memoryview(frame)[OVERHEAD_BYTES:], self.name), frame))
+                    if header:
+                        packets.append(decode(memoryview(frame)[header:], name))
+                        frames.append(frame)
+                    else:
+                        packets.append(decode(frame, name))
                 elif kind == GOODBYE:
-                    end = End("goodbye", frame[OVERHEAD_BYTES:].decode(errors="replace"), gone=False)
+                    end = End("goodbye", frame[header:].decode(errors="replace"), gone=False)
                     break
         except PeerError as error:
             end = End("garbage", error.reason)
         if end is None and self._reader.broken is not None:
             end = End("garbage", self._reader.broken.reason)
         if packets:  # What came before a broken frame was good.
-            self._owner.received(self, packets)
+            self._owner.received(self, packets, frames)
         if end is None or self._deaf:
             return
         if end.why == "goodbye":

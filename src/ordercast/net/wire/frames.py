@@ -47,8 +47,10 @@ def goodbye_frame(reason: str) -> bytes:
 class FrameReader:
     """Cuts a stream into frames, as many at a time as have arrived."""
 
-    def __init__(self, peer: str, max_body_bytes: int) -> None:
+    def __init__(self, peer: str, max_body_bytes: int, *, whole: bool = True) -> None:
+        """`whole`: frames come with their header, as they can be passed on; otherwise only their bodies come."""
         self._peer = peer
+        self._skip = 0 if whole else OVERHEAD_BYTES
         self._max_length = max_body_bytes + 1
         self._parts: list[bytes] = []
         self._held = 0
@@ -57,7 +59,7 @@ class FrameReader:
         """Why the stream cannot go on; what came before the nonsense is good."""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The frames that `data` completes, each as its kind and all of its bytes, header included."""
+        """The frames that `data` completes, each as its kind and its bytes."""
         if self._parts:
             self._parts.append(data)
             self._held += len(data)
@@ -70,18 +72,19 @@ class FrameReader:
         size = len(buffer)
         frames: list[tuple[int, bytes]] = []
         start = 0
+        skip, longest = self._skip, self._max_length
         header = _HEADER.unpack_from
         self._needed = OVERHEAD_BYTES
         while size - start >= OVERHEAD_BYTES:
             length, kind = header(buffer, start)
-            if not 1 <= length <= self._max_length or not PACKET <= kind <= GOODBYE:
+            if not 1 <= length <= longest or not PACKET <= kind <= GOODBYE:
                 self.broken = PeerError(self._peer, self._complaint(length, kind))
                 break
             end = start + FRAME_PREFIX_BYTES + length
             if end > size:
                 self._needed = end - start
                 break
-            frames.append((kind, buffer[start:end]))
+            frames.append((kind, buffer[start + skip : end]))
             start = end
         self._held = size - start
         self._parts = [buffer[start:]] if self._held else []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ordercast.core.errors import PeerError
-from ordercast.core.messages import Packet
+from ordercast.core.messages import Message, Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.sim.connections.ends import End, Frame
 
@@ -33,7 +33,7 @@ class Process:
 
 
 class Life:
-    """One life of a process; implements `Wires` for its machine. A dead one never sees another event."""
+    """One life of a process; implements `OverlayWires` for its machine. A dead one never sees another event."""
 
     def __init__(self, world: Processes, process: Process, peer: Peer) -> None:
         self.world = world
@@ -86,6 +86,14 @@ class Life:
 
     def count(self, name: str, by: int = 1) -> None:
         self.process.counters[name] += by
+
+    def deliver(self, message: Message) -> None:
+        if self.world.deliveries is not None:
+            self.world.deliveries(self.name, message)
+
+    def complete(self, message_id: str) -> None:
+        if self.world.completions is not None:
+            self.world.completions(self.name, message_id)
 
     # Inputs of the machine
 

@@ -9,7 +9,7 @@ import msgspec
 
 from ordercast.core.chance import mix, salt, unit
 from ordercast.core.errors import InvariantError
-from ordercast.core.messages import Packet
+from ordercast.core.messages import Message, Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Rights
 from ordercast.core.wire import Codec
 from ordercast.scenario.tables import Latency
@@ -51,6 +51,10 @@ class Processes:
         """Sees every packet when it is sent: source, target, packet."""
         self.notes: Callable[[str, str, Mapping[str, str]], None] | None = None
         """Sees what machines note: process, kind, info."""
+        self.deliveries: Callable[[str, Message], None] | None = None
+        """Sees what overlay machines deliver: process, message."""
+        self.completions: Callable[[str, str], None] | None = None
+        """Sees what overlay machines answer: process, message id."""
         self.peer_errors: list[tuple[str, str, str]] = []
         """Who blamed whom for what; empty in a run of correct machines."""
         timing = timing or Timing()

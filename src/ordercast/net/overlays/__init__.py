@@ -1,0 +1,1 @@
+"""Protocols whose neighbours change at run time, over TCP."""
