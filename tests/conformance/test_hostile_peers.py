@@ -316,6 +316,25 @@ def test_a_neighbour_that_stops_reading_and_hangs_up_is_let_go_at_once() -> None
     play(scene, patient)
 
 
+def test_an_acknowledgement_overtakes_what_a_neighbour_is_slow_to_read() -> None:
+    """Otherwise two nodes that flood each other over a slow link would suspect each other."""
+    patient = msgspec.structs.replace(HASTY, suspect_ms=60_000, high_water_bytes=1 << 25, ack_every=1)
+
+    async def scene(here: Stage) -> None:
+        cho = await here.cho()
+        cho.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(20):
+            here.ann.submit("t", bytes(1 << 20))
+        await until(lambda: clogged(here.ann, "cho"))
+        wire = here.ann.neighbours.channels[NodeId("cho")].wire
+        assert wire is not None
+        cho.send(data())
+        await until(lambda: len(wire.out) > 1 and len(wire.out[0]) < 20)
+        await until(lambda: len(here.inbox.messages) == 21)
+
+    play(scene, patient)
+
+
 def test_a_node_stops_even_if_a_neighbour_never_reads_its_goodbye() -> None:
     patient = msgspec.structs.replace(HASTY, suspect_ms=60_000, high_water_bytes=1 << 25)
 
