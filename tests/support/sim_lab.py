@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
-from ordercast.sim import Outcome, simulate
+from ordercast.sim import Simulation, simulate
 from ordercast.trace.store import event_files
 from tests.support.plain_flood import PLAIN_FLOOD
 
@@ -44,7 +44,7 @@ class Lab:
     def __init__(self, asked: Scenario, protocol: ProtocolInfo = PLAIN_FLOOD, seed: int = 0) -> None:
         with TemporaryDirectory() as directory:
             out = Path(directory) / "run"
-            self.outcome: Outcome = simulate(asked, protocol, seed=seed, out=out)
+            self.outcome: Simulation = simulate(asked, protocol, seed=seed, out=out)
             self.rows: list[Row] = [row for file in event_files(out) for row in pq.read_table(file).to_pylist()]
         self.manifest = self.outcome.manifest
 

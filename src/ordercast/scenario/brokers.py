@@ -22,6 +22,8 @@ class RegionLatency(Table, frozen=True):
 
     between: tuple[str, str]
     latency_ms: Latency
+    one_way: bool = False
+    """Only from the first to the second."""
 
 
 class BrokerTree(Kind, frozen=True, tag="broker-tree"):
@@ -39,6 +41,8 @@ class BrokerTree(Kind, frozen=True, tag="broker-tree"):
     """By region. `links` has other values for pairs of processes, `link` the value for all others."""
     detection_ms: Latency = 0.0
     """How long after the last packet of a dead process its death is noticed, at each connection."""
+    detection: dict[str, Latency] = {}
+    """Processes that take longer or shorter than that to notice the death of others."""
     silence_ms: Latency = 2000.0
     """Silence (a partition, a process that stands still) after which a connection is given up."""
 

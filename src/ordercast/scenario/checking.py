@@ -16,6 +16,7 @@ from ordercast.scenario.model import (
     BurstLoad,
     ClosedLoad,
     Crash,
+    Delay,
     Fault,
     OpenLoad,
     Partition,
@@ -29,7 +30,7 @@ from ordercast.scenario.model import (
 
 Known = Callable[[str, str], object]
 """Given the name of a node and where it stands: refuses a name that nobody has."""
-Lasting = Crash | Pause | Slow | Partition | Suspicion
+Lasting = Crash | Pause | Slow | Partition | Suspicion | Delay
 """Faults with a beginning and an end."""
 
 _MAX_RATE = 1e8
@@ -41,7 +42,10 @@ def check_times(scenario: Scenario) -> None:
     """A run lasts, and somebody publishes."""
     if scenario.duration_ms <= 0:
         raise UsageError(f"duration_ms: {scenario.duration_ms} is not positive")
-    for name, value in (("drain_ms", scenario.drain_ms), ("detector.delay_ms", scenario.detector.delay_ms)):
+    detector = scenario.detector
+    times = {"drain_ms": scenario.drain_ms, "detector.delay_ms": detector.delay_ms}
+    times |= {f"detector.by.{node}": delay for node, delay in detector.by.items()}
+    for name, value in times.items():
         if value < 0:
             raise UsageError(f"{name}: {value} is negative")
     if not scenario.workload:
@@ -130,8 +134,12 @@ class FaultCheck:
         if isinstance(fault, Join | Leave):
             return
         end = self._end(fault, where)
+        last = math.inf if end is None else end
         if isinstance(fault, Crash | Pause | Slow):
-            self._check_overlap(fault, math.inf if end is None else end, where)
+            self._check_overlap(fault, fault.node, last, where)
+        if isinstance(fault, Delay):
+            for one, other in directions(fault):
+                self._check_overlap(fault, f"{one} to {other}", last, where)
         if isinstance(fault, Crash) and end is not None and fault.state == "lost" and not self._protocol.readmits:
             raise UsageError(
                 f"{where}.state: protocol {self._protocol.name!r} cannot take back a node that lost its state; "
@@ -146,9 +154,15 @@ class FaultCheck:
             )
         return end
 
-    def _check_overlap(self, fault: Crash | Pause | Slow, end: float, where: str) -> None:
+    def _check_overlap(self, fault: Crash | Pause | Slow | Delay, place: str, end: float, where: str) -> None:
         """One node cannot crash while it is down, nor pause while it stands still."""
-        taken = self._busy[type(fault), fault.node]
+        taken = self._busy[type(fault), place]
         if any(began <= end and fault.at_ms <= ended for began, ended in taken):
-            raise UsageError(f"{where}.at_ms: an earlier fault of the same kind at {fault.node} lasts into this one")
+            raise UsageError(f"{where}.at_ms: an earlier fault of the same kind at {place} lasts into this one")
         taken.append((fault.at_ms, end))
+
+
+def directions(fault: Delay) -> list[tuple[str, str]]:
+    """From whom to whom."""
+    one, other = fault.between
+    return [(one, other)] if fault.one_way else [(one, other), (other, one)]

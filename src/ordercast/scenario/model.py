@@ -150,6 +150,8 @@ class Detector(_Table, frozen=True):
     """An eventually perfect failure detector: a crash or a cut is noticed by the neighbours after `delay_ms`."""
 
     delay_ms: float = 100.0
+    by: dict[str, float] = {}
+    """Nodes that take longer or shorter than that to notice, in milliseconds."""
 
 
 # --- destinations: to whom messages without topics go ------------------------------------------------------------
@@ -321,7 +323,17 @@ class Suspicion(_Kind, frozen=True, tag="suspicion"):
     by: str | None = None
 
 
-Fault = Crash | Pause | Slow | Partition | Suspicion | Cut | Join | Leave
+class Delay(_Kind, frozen=True, tag="delay"):
+    """From now on what one sends the other takes `latency_ms`, both ways unless `one_way`: until then, or for good."""
+
+    between: tuple[str, str]
+    at_ms: float
+    latency_ms: Latency
+    until_ms: float | None = None
+    one_way: bool = False
+
+
+Fault = Crash | Pause | Slow | Partition | Suspicion | Delay | Cut | Join | Leave
 
 
 class Trace(_Table, frozen=True):

@@ -7,9 +7,9 @@ from pathlib import Path
 from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.model import Scenario
 from ordercast.sim import run
-from ordercast.sim.run import Outcome, Progress
+from ordercast.sim.run import Progress, Simulation
 
-__all__ = ["Outcome", "Progress", "simulate"]
+__all__ = ["Progress", "Simulation", "simulate"]
 
 
 def simulate(
@@ -19,7 +19,7 @@ def simulate(
     seed: int | None = None,
     out: Path | None = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> Simulation:
     """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
     if protocol.name == "broker":
         from ordercast.sim.pubsub.run import simulate_pubsub  # Late: nobody else needs brokers and clients.

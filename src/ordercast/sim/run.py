@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -14,7 +16,7 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.checking import check_times
 from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Scenario
-from ordercast.sim.clock import ns
+from ordercast.sim.clock import Scheduler, ns
 from ordercast.sim.links.detector import Detector
 from ordercast.sim.links.faults import FaultPlan
 from ordercast.sim.links.world import World
@@ -29,7 +31,17 @@ Drive = Callable[[World], tuple[int, bool]]
 """Lets a fresh world live; returns how many events there were and whether it came to rest."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Timed(Protocol):
+    """A world, as far as the shell of a run has to know."""
+
+    @property
+    def clock(self) -> Scheduler: ...
+
+
+W = TypeVar("W", bound=Timed)
+
+
+class Simulation(msgspec.Struct, frozen=True):
     """What a simulation did, apart from its trace."""
 
     path: Path | None
@@ -49,34 +61,62 @@ def simulate(
     out: Path | None = None,
     progress: Progress | None = None,
     drive: Drive | None = None,
-) -> Outcome:
+) -> Simulation:
     """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte.
 
     A study that looks into the run while it goes on brings a `drive` of its own.
     """
-    seed = scenario.seed if seed is None else seed
     check_times(scenario)
+    links = Kind(World, drive or partial(live, progress=progress), manifest_of)
+    return recorded(links, scenario, protocol, seed, out, packets=scenario.trace.record == "all")
+
+
+class Kind(NamedTuple, Generic[W]):
+    """What is special about a kind of world: nodes with links, or brokers and clients with connections."""
+
+    build: Callable[[Scenario, ProtocolInfo, int, Recorder | None], W]
+    live: Callable[[W], tuple[int, bool]]
+    """Returns how many events there were and whether the world came to rest."""
+    manifest_of: Callable[..., Manifest]
+
+
+def recorded(
+    kind: Kind[W], scenario: Scenario, protocol: ProtocolInfo, seed: int | None, out: Path | None, *, packets: bool
+) -> Simulation:
+    """One run of a world of any kind, with its trace; a run that fails leaves nothing behind."""
+    seed = scenario.seed if seed is None else seed
     run_id = f"{scenario.name}-{protocol.name}-{seed}"
-    recorder = Recorder(RunWriter(out), run_id, packets=scenario.trace.record == "all") if out is not None else None
+    recorder = Recorder(RunWriter(out), run_id, packets=packets) if out is not None else None
     try:
-        world = World(scenario, protocol, seed, recorder)
-        events, drained = live(world, progress) if drive is None else drive(world)
-        manifest = manifest_of(world, run_id, drained=drained)
+        world = kind.build(scenario, protocol, seed, recorder)
+        events, drained = kind.live(world)
+        manifest = kind.manifest_of(world, run_id, drained=drained)
         if recorder is not None:
             recorder.finish(manifest)
     except BaseException:
         if recorder is not None:
             recorder.abort()
         raise
-    return Outcome(
+    totals = manifest.totals
+    return Simulation(
         path=out,
         manifest=manifest,
         events=events,
-        hops=manifest.totals["hops"],
-        published=world.published,
-        delivered=manifest.totals["deliveries"],
+        hops=totals.get("hops", totals["sends"]),
+        published=totals["published"],
+        delivered=totals["deliveries"],
         virtual_ns=world.clock.now,
     )
+
+
+def pass_time(clock: Scheduler, duration_ns: int, progress: Progress | None) -> int:
+    """The run up to its drain; returns how many events there were."""
+    events = 0
+    for i in range(1, _SLICES + 1):
+        events += clock.run_until(duration_ns * i // _SLICES)
+        if progress is not None:
+            progress(i / _SLICES)
+    return events
 
 
 def live(world: World, progress: Progress | None = None) -> tuple[int, bool]:
@@ -88,11 +128,7 @@ def live(world: World, progress: Progress | None = None) -> tuple[int, bool]:
         for host in world.hosts.values():
             host.start()
         duration = ns(world.scenario.duration_ms)
-        events = 0
-        for i in range(1, _SLICES + 1):
-            events += clock.run_until(duration * i // _SLICES)
-            if progress is not None:
-                progress(i / _SLICES)
+        events = pass_time(clock, duration, progress)
         faults.end_all()
         events += clock.run_to_rest(duration + ns(world.scenario.drain_ms))
     return events, clock.at_rest

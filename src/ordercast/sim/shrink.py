@@ -18,7 +18,7 @@ from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.overlay.groups import build_groups
 from ordercast.scenario.brokers import Cut, Join, Leave
 from ordercast.scenario.load import dump_scenario
-from ordercast.scenario.model import Crash, Edges, Everyone, Explicit, Fault, Link, Node, Partition, Scenario
+from ordercast.scenario.model import Crash, Delay, Edges, Everyone, Explicit, Fault, Link, Node, Partition, Scenario
 from ordercast.sim.links.explicit import Deed, deeds_of, schedule_of
 from ordercast.sim.run import Progress
 
@@ -244,7 +244,7 @@ def _not_sent_to(deeds: Sequence[Deed], gone: str) -> tuple[Deed, ...]:
 
 def _fault_without(fault: Fault, gone: str) -> Fault | None:
     """A fault of a node goes with it; a partition only loses a member."""
-    if isinstance(fault, Cut):
+    if isinstance(fault, Cut | Delay):
         return None if gone in fault.between else fault
     if not isinstance(fault, Partition):
         return None if fault.node == gone or getattr(fault, "by", None) == gone else fault

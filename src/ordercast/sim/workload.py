@@ -16,7 +16,7 @@ from ordercast.scenario.checking import check_load, check_step
 from ordercast.scenario.choosing import Chooser, DrawnLoad, publishers_of
 from ordercast.scenario.model import BurstLoad, ClosedLoad, OpenLoad, ReplyLoad, Schedule, Step
 from ordercast.sim.clock import ns
-from ordercast.sim.stage import Published, Publisher, Stage, Windowed
+from ordercast.sim.publishing import Published, Publisher, Windowed, WorkloadView
 
 _GAP, _REPLY = 4, 5
 """Apart from the numbers that the choosers use up."""
@@ -25,7 +25,7 @@ _LEAST_ROUND = ns(1)
 _MAX_PAYLOAD = 1 << 26
 
 
-def start_workload(world: Stage) -> Callable[[], None]:
+def start_workload(world: WorkloadView) -> Callable[[], None]:
     """Put every load of the scenario on the calendar. The function returned ends what is drawn of it at once."""
     loads: list[_Load] = []
     for i, load in enumerate(world.scenario.workload):
@@ -54,7 +54,7 @@ def start_workload(world: Stage) -> Callable[[], None]:
 class _Load:
     """What the kinds of load have in common: choosing topic, guarantee, keys and destinations."""
 
-    def __init__(self, world: Stage, load: DrawnLoad, where: str) -> None:
+    def __init__(self, world: WorkloadView, load: DrawnLoad, where: str) -> None:
         self.world = world
         self.load = load
         self.left = load.limit if load.limit is not None else math.inf
@@ -74,7 +74,7 @@ class _Load:
 
     def publish(self, host: Publisher, told: Callable[[Published], None] | None = None) -> None:
         """One message from `host`, if it is up and the load is not over."""
-        if self.left <= 0 or not host.alive:
+        if self.left <= 0 or not host.alive or host.leaving:
             return
         self.left -= 1
         self.counts[host.node] = number = self.counts[host.node] + 1
@@ -88,7 +88,7 @@ class _Load:
 
 
 class _Open(_Load):
-    def __init__(self, world: Stage, load: OpenLoad, where: str) -> None:
+    def __init__(self, world: WorkloadView, load: OpenLoad, where: str) -> None:
         super().__init__(world, load, where)
         self.window = load.window
         self.windowed = {host.node: host for host in self.publishers if isinstance(host, Windowed)}
@@ -126,7 +126,7 @@ class _Waiting:
 
 
 class _Closed(_Load):
-    def __init__(self, world: Stage, load: ClosedLoad, where: str) -> None:
+    def __init__(self, world: WorkloadView, load: ClosedLoad, where: str) -> None:
         super().__init__(world, load, where)
         self.outstanding = load.outstanding
         self.gap_ns = int(1e9 * len(self.publishers) / load.rate_per_s) if load.rate_per_s else 0
@@ -206,7 +206,7 @@ class _Closed(_Load):
 
 
 class _Burst(_Load):
-    def __init__(self, world: Stage, load: BurstLoad, where: str) -> None:
+    def __init__(self, world: WorkloadView, load: BurstLoad, where: str) -> None:
         super().__init__(world, load, where)
         self.size = load.size
         self.every = ns(load.every_ms)
@@ -221,7 +221,7 @@ class _Burst(_Load):
 
 
 class _Reply(_Load):
-    def __init__(self, world: Stage, load: ReplyLoad, where: str) -> None:
+    def __init__(self, world: WorkloadView, load: ReplyLoad, where: str) -> None:
         super().__init__(world, load, where)
         self.probability = load.probability
         self.delay = ns(load.delay_ms)
@@ -248,7 +248,7 @@ class _Reply(_Load):
 class _Script:
     """An explicit schedule."""
 
-    def __init__(self, world: Stage, load: Schedule, where: str) -> None:
+    def __init__(self, world: WorkloadView, load: Schedule, where: str) -> None:
         self.world = world
         self.after: dict[tuple[NodeId, str], list[tuple[Publisher, Step]]] = {}
         for i, step in enumerate(load.steps):

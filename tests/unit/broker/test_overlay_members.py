@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.core.ids import NodeId
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.sim.connections import by_region, same_everywhere
+from ordercast.sim.connections import both_ways, by_region, same_everywhere
 from tests.support.overlay_lab import Guest, Lab
 
 THREE: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b1"}
@@ -160,7 +160,7 @@ def test_a_majority_is_counted_in_the_directory_of_today() -> None:
 def test_score_prefers_the_near_broker_with_the_topics() -> None:
     """BRK-O19: after the pings of five seconds 3 knows that its uncle is nearer than its grandparent."""
     tree: dict[str, str | None] = {"b0": None, "b1": "b0", "b2": "b0", "b3": "b1"}
-    latency = by_region({}, {}, {("b0", "b3"): 150.0}, default=5.0)
+    latency = by_region({}, {}, both_ways({("b0", "b3"): 150.0}), default=5.0)
     found = {}
     for order in ("ancestors-first", "score"):
         settings = BrokerSettings(partitions="excluded", view_order=order)  # type: ignore[arg-type]

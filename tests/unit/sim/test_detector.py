@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox
 from tests.support.plain_flood import Silent, protocol_of
@@ -22,7 +25,7 @@ class Watcher(Silent):
 
 def _story(*faults: dict[str, object], **changes: object) -> list[tuple[float, str, str, str]]:
     """Time, who, suspects or trusts, whom."""
-    asked = scenario(overlay=LINE, fault=list(faults), detector={"delay_ms": 50}, **changes)
+    asked = scenario(**{"overlay": LINE, "fault": list(faults), "detector": {"delay_ms": 50}, **changes})
     words = {"leave": "suspects", "join": "trusts"}
     lab = Lab(asked, protocol_of(Watcher))
     assert len(lab.of("suspect")) == len(lab.of("leave"))
@@ -33,6 +36,20 @@ def _story(*faults: dict[str, object], **changes: object) -> list[tuple[float, s
 def test_neighbours_suspect_a_crashed_node_after_the_delay_and_for_good() -> None:
     crash = {"kind": "crash", "node": "n1", "at_ms": 100}
     assert _story(crash) == [(150, "n0", "suspects", "n1"), (150, "n2", "suspects", "n1")]
+
+
+def test_a_node_may_take_another_time_to_notice() -> None:
+    crash = {"kind": "crash", "node": "n1", "at_ms": 100}
+    story = _story(crash, detector={"delay_ms": 50, "by": {"n2": 5}})
+    assert story == [(105, "n2", "suspects", "n1"), (150, "n0", "suspects", "n1")]
+
+
+@pytest.mark.parametrize(
+    ("by", "words"), [({"n9": 5}, "detector.by: unknown node"), ({"n1": -1}, "detector.by.n1: -1")]
+)
+def test_a_detector_that_makes_no_sense_is_refused(by: dict[str, float], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        _story(detector={"delay_ms": 50, "by": by})
 
 
 def test_only_neighbours_watch_a_node() -> None:

@@ -302,3 +302,46 @@ def test_an_impossible_fault_is_named(fault: dict[str, object], complaint: str) 
 def test_a_node_cannot_crash_while_it_is_down() -> None:
     with pytest.raises(UsageError, match=r"fault\[1\]\.at_ms: an earlier fault of the same kind at n0"):
         Lab(scenario(fault=[_crash("n0", 10, recover_ms=50), _crash("n0", 20, recover_ms=30)]))
+
+
+# --- latencies that change ---
+
+
+def _delay(**more: object) -> dict[str, object]:
+    return {"kind": "delay", "between": ["n0", "n1"], "at_ms": 100, "latency_ms": 40.0, **more}
+
+
+def _travel(fault: dict[str, object]) -> tuple[set[float], set[float], set[float], set[float]]:
+    """From n0 to n1 before, during and after; and from n1 to n0 during."""
+    talk = [schedule(*(publish(node, at) for node in ("n0", "n1") for at in (10, 150, 300)))]
+    lab = Lab(scenario(workload=talk, fault=[fault], duration_ms=500))
+    forth, back = lab.travel_ms("n0", "n1"), lab.travel_ms("n1", "n0")
+    return {forth["n0#1"]}, {forth["n0#2"]}, {forth["n0#3"]}, {back["n1#2"]}
+
+
+def test_a_latency_changes_for_a_time_or_for_good_one_way_or_both() -> None:
+    assert _travel(_delay(until_ms=200)) == ({5}, {40}, {5}, {40})
+    assert _travel(_delay(one_way=True)) == ({5}, {40}, {40}, {5})
+
+
+def test_what_is_faster_after_a_change_overtakes_nothing_on_a_link_in_order() -> None:
+    talk = [steady("n0", 60, 5.0)]
+    for fifo, ordered in ((True, True), (False, False)):
+        lab = Lab(scenario(workload=talk, fault=[_delay(until_ms=200)], link={"fifo": fifo}, duration_ms=500))
+        received = [int(msg.partition("#")[2]) for msg in lab.messages("receive", "n1")]
+        assert (received == sorted(received)) == ordered
+        assert len(received) == 60
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ([_delay(between=["n0", "n9"])], r"fault\[0\].between: unknown node 'n9'"),
+        ([_delay(latency_ms=-1)], r"fault\[0\].latency_ms: -1.* is negative"),
+        ([_delay(until_ms=50)], r"fault\[0\].until_ms: 50.* is not between"),
+        ([_delay(), _delay(at_ms=200)], r"fault\[1\].at_ms: an earlier fault of the same kind at n0 to n1"),
+    ],
+)
+def test_a_change_of_latency_that_makes_no_sense_is_refused(faults: list[dict[str, object]], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Lab(scenario(fault=faults))

@@ -14,7 +14,7 @@ from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
 from ordercast.scenario.tables import Uniform
 from ordercast.sim.clock import ns
-from ordercast.sim.connections import Processes, Timing, by_region, drawn_pairs, same_everywhere
+from ordercast.sim.connections import Processes, Timing, both_ways, by_region, drawn_pairs, same_everywhere
 from tests.support.toy_processes import WORDS, Toy, Word
 
 FAR = ns(60_000)
@@ -101,6 +101,32 @@ def test_of_a_dead_process_a_prefix_arrives_and_then_the_end_and_then_nothing() 
         assert toy(world, "b").log[-1] == ("closed", ns(115), 1, True)
         survivors.add(len(arrived))
     assert {0, 6} < survivors
+
+
+def test_each_process_may_take_a_time_of_its_own_to_notice_a_death() -> None:
+    world = world_of("a", "b", "c", timing=Timing(detection_ms=5.0, detection={"c": 200.0}))
+    connect(world, "b", "a")
+    connect(world, "c", "a")
+    died = world.clock.now
+    world.crash("a")
+    world.clock.run_until(FAR)
+    assert [toy(world, name).log[-1][:2] for name in "bc"] == [("closed", died + ns(15)), ("closed", died + ns(210))]
+
+
+def test_a_latency_that_changes_counts_for_open_connections_one_way_and_overtakes_nothing() -> None:
+    world = world_of("a", "b")
+    connection = connect(world, "a", "b")
+    for number, latency in enumerate((None, 80.0, 1.0, None)):
+        world.set_latency("a", "b", latency)
+        say(world, "a", connection, number)
+        toy(world, "b").wires.send(1, Word(10 + number))
+        world.clock.run_until(world.clock.now + ns(20))
+    world.clock.run_until(FAR)
+    begin = ns(100)
+    times = [(entry[3], entry[1] - begin) for entry in toy(world, "b").log if entry[0] == "packet"]
+    assert times == [(0, ns(10)), (1, ns(100)), (2, ns(100)), (3, ns(100))]
+    back = [entry[1] - begin for entry in toy(world, "a").log if entry[0] == "packet"]
+    assert back == [ns(10), ns(30), ns(50), ns(70)]
 
 
 def test_a_dial_to_a_dead_process_fails_after_a_round_trip() -> None:
@@ -279,9 +305,8 @@ def test_what_a_machine_changes_after_sending_is_not_seen_by_the_receiver() -> N
 
 
 def test_pairs_then_regions_then_the_default_say_how_far_it_is() -> None:
-    latency = by_region(
-        {"a": "EU", "b": "NA", "c": "NA"}, {("NA", "EU"): 115.0, ("NA", "NA"): 40.0}, {("b", "c"): 25.0}
-    )
+    regions = both_ways({("NA", "EU"): 115.0, ("NA", "NA"): 40.0})
+    latency = by_region({"a": "EU", "b": "NA", "c": "NA"}, regions, both_ways({("b", "c"): 25.0}))
     assert [latency("a", "b"), latency("c", "a"), latency("c", "b"), latency("b", "b"), latency("a", "x")] == [
         115.0, 115.0, 25.0, 40.0, 1.0,
     ]  # fmt: skip

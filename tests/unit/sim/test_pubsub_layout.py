@@ -83,7 +83,6 @@ def test_who_joins_later_is_not_in_the_directory() -> None:
         ({"latency": [{"between": ["Mars", "Mars"], "latency_ms": 1.0}]}, {}, "unknown region 'Mars'"),
         ({}, {"links": [{"between": ["b1", "x"], "latency_ms": 1.0}]}, "unknown process 'x'"),
         ({}, {"link": {"loss": 0.1}}, "neither lose, double nor reorder"),
-        ({}, {"links": [{"between": ["b1", "b0"], "one_way": True, "latency_ms": 1.0}]}, "one latency"),
         ({}, {"fault": [{"kind": "join", "node": "b0", "at_ms": 1}]}, "cannot join it later"),
     ],
 )  # fmt: skip
@@ -96,3 +95,30 @@ def test_a_plain_overlay_is_not_for_brokers() -> None:
     asked = parse_scenario({"name": "x", "overlay": {"kind": "line", "nodes": 3}, "workload": []})
     with pytest.raises(UsageError, match="runs on a 'broker-tree'"):
         lay_out(asked, 0)
+
+
+def test_the_way_back_may_take_another_time() -> None:
+    latency = lay_out(
+        scenario(
+            {
+                "regions": {"b0": "Europe", "b1": "Asia"},
+                "latency": [
+                    {"between": ["Europe", "Asia"], "latency_ms": 240.0},
+                    {"between": ["Asia", "Europe"], "latency_ms": 90.0, "one_way": True},
+                ],
+            },
+            links=[{"between": ["b2", "c"], "latency_ms": 5.0, "one_way": True}],
+            link={"latency_ms": 7.0},
+        ),
+        0,
+    ).latency
+    assert [latency("b0", "b1"), latency("b1", "b0"), latency("b2", "c"), latency("c", "b2")] == [240.0, 90.0, 5.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("detection", "words"),
+    [({"b9": 5.0}, "overlay.detection: unknown process 'b9'"), ({"b1": -1.0}, "overlay.detection.b1.latency_ms: -1.0")],
+)
+def test_a_detection_that_makes_no_sense_is_refused(detection: dict[str, float], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        lay_out(scenario({"detection": detection}), 0)

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ordercast.core.errors import UsageError
+from ordercast.protocols import CATALOGUE
 from tests.support.sim_lab import MS, Lab, Row, publish, scenario, schedule
 
 TREE = {"kind": "tree", "nodes": 7}
@@ -20,6 +21,33 @@ def _load(*loads: dict[str, object], **changes: object) -> Lab:
 
 def _published(lab: Lab) -> list[Row]:
     return sorted(lab.of("publish"), key=lambda row: row["time_ns"])
+
+
+# --- leaving ---
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"kind": "open", "rate_per_s": 200},
+        {"kind": "closed", "outstanding": 2},
+        {"kind": "burst", "size": 2, "every_ms": 50},
+    ],
+)
+def test_nothing_is_drawn_for_a_node_that_leaves(load: dict[str, object]) -> None:
+    """With publishers `all`, and answers to what it still delivers."""
+    lab = Lab(
+        scenario(
+            overlay={"kind": "tree", "nodes": 7},
+            workload=[load, {"kind": "reply", "probability": 0.2, "delay_ms": 5.0}],
+            fault=[{"kind": "leave", "node": "n6", "at_ms": 300}],
+        ),
+        CATALOGUE["locamu"],
+    )
+    times = lab.times_ms("publish", "n6")
+    assert times
+    assert max(times) <= 300
+    assert max(lab.times_ms("publish", "n5")) > 400
 
 
 # --- open ---

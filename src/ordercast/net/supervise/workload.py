@@ -51,6 +51,9 @@ class Workload:
         self._go_ns = 0
         self._drivers: list[Callable[[], Coroutine[None, None, None]]] = []
         self._replies: list[tuple[ReplyLoad, _Share]] = []
+        leaves = [ns(f.at_ms) - 1 for f in scenario.fault if isinstance(f, Leave) and f.node == host.node]
+        self._leaves_ns = min(leaves, default=ns(scenario.duration_ms))
+        """When the node begins to leave for good: nothing is drawn for it any more."""
         host.delivery_watchers.append(self._delivered)
         for change in scenario.fault:
             if isinstance(change, Join | Leave) and change.node == host.node:
@@ -94,6 +97,7 @@ class Workload:
         share = _share(load, where, self._host, self._people, seed, self._scenario.duration_ms)
         if share is None:
             return
+        share.stop_ns = min(share.stop_ns, self._leaves_ns)
         match load:
             case OpenLoad():
                 self._drivers.append(lambda: self._open(load, share))
@@ -203,7 +207,8 @@ class Workload:
 
         def answer() -> None:
             self._planned.discard(timer)
-            self._submit(share, depth)
+            if self._now() <= share.stop_ns:
+                self._submit(share, depth)
 
         timer = asyncio.get_running_loop().call_later(load.delay_ms / 1000, answer)
         self._planned.add(timer)

@@ -25,13 +25,18 @@ def drawn_pairs(seed: int, low_ms: float, high_ms: float) -> LatencyOf:
     return of
 
 
+def both_ways(table: Mapping[tuple[str, str], Latency]) -> dict[tuple[str, str], Latency]:
+    """Every entry for the way back, too, unless that has one of its own."""
+    return {(other, one): latency for (one, other), latency in table.items()} | dict(table)
+
+
 def by_region(
     regions: Mapping[str, str],
     between: Mapping[tuple[str, str], Latency],
     pairs: Mapping[tuple[str, str], Latency] | None = None,
     default: Latency = 1.0,
 ) -> LatencyOf:
-    """Pairs of processes first, then pairs of their regions, either way round; then the default."""
+    """Pairs of processes first, then pairs of their regions; then the default. Tables say each way of its own."""
 
     def of(source: str, target: str) -> Latency:
         for table, one, other in (
@@ -40,8 +45,6 @@ def by_region(
         ):
             if (one, other) in table:
                 return table[one, other]
-            if (other, one) in table:
-                return table[other, one]
         return default
 
     return of

@@ -32,6 +32,8 @@ class Timing(msgspec.Struct, frozen=True):
     """Silence (a partition, a process that stands still) after which an end gives its connection up."""
     dial_timeout_ms: float = 2000.0
     """How long a dial waits for an answer."""
+    detection: Mapping[str, Latency] = {}
+    """Processes that notice the death of others after another time than `detection_ms`."""
 
 
 class Processes:
@@ -60,6 +62,7 @@ class Processes:
         timing = timing or Timing()
         self._latency = latency
         self._detection = latency_draw(timing.detection_ms)
+        self._detection_of = {name: latency_draw(latency) for name, latency in timing.detection.items()}
         self._silence = latency_draw(timing.silence_ms)
         self._dial_timeout_ns = ns(timing.dial_timeout_ms)
         self._addresses: dict[str, Process] = {}
@@ -187,6 +190,15 @@ class Processes:
             found = self._draws[source, target] = draw, salt(self.seed, "wire", source, target)
         return found
 
+    def set_latency(self, source: str, target: str, latency: Latency | None) -> None:
+        """What one sends the other from now on takes so long; None: as long as at the beginning."""
+        draw = latency_draw(self._latency(source, target) if latency is None else latency)
+        self._draws[source, target] = draw, salt(self.seed, "wire", source, target)
+        for life in self.living():
+            for end in life.ends.values():
+                if (life.name, end.peer_name) == (source, target):
+                    end.set_latency(draw)
+
     def encode(self, packet: Packet) -> bytes:
         assert self.codec is not None
         last, frame = self._encoded
@@ -243,7 +255,8 @@ class Processes:
     def _break_off(self, end: End, why: str, survive: str = "random") -> None:
         bits = mix(self._fault_salt, next(self._faults))
         share = {"all": 1.0, "none": 0.0, "random": unit(mix(bits, 2))}[survive]
-        end.break_off(why, self._detection(mix(bits, 1)), share)
+        detection = self._detection_of.get(end.peer_name, self._detection)
+        end.break_off(why, detection(mix(bits, 1)), share)
 
     def pause(self, name: str) -> bool:
         """It stands still (SIGSTOP). Others give their connections to it up after a time of silence."""

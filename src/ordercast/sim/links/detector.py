@@ -17,7 +17,9 @@ class Detector:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._delay = ns(world.scenario.detector.delay_ms)
+        settings = world.scenario.detector
+        others = {world.host(name, "detector.by").node: ns(delay) for name, delay in settings.by.items()}
+        self._delay = dict.fromkeys(world.hosts, ns(settings.delay_ms)) | others
         self._suspected: dict[NodeId, set[NodeId]] = {node: set() for node in world.hosts}
         self._lies: set[tuple[NodeId, NodeId]] = set()
 
@@ -25,14 +27,14 @@ class Detector:
         """A crash, a recovery, a cut or its end: the neighbours notice after the delay."""
         clock = self._world.clock
         for peer in target.channels:
-            clock.at(clock.now + self._delay, self._look, peer, target.node)
+            clock.at(clock.now + self._delay[peer], self._look, peer, target.node)
 
     def forget(self, host: Host) -> None:
         """A node that recovers has suspicions neither of its former life nor yet of its own."""
         self._suspected[host.node].clear()
         clock = self._world.clock
         for peer in host.channels:
-            clock.at(clock.now + self._delay, self._look, host.node, peer)
+            clock.at(clock.now + self._delay[host.node], self._look, host.node, peer)
 
     def lie(self, observer: NodeId, target: NodeId, *, suspected: bool) -> None:
         if suspected:

@@ -8,12 +8,12 @@ from ordercast.core.chance import salt
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.scenario.brokers import Cut, Join, Leave
-from ordercast.scenario.checking import FaultCheck
-from ordercast.scenario.model import Crash, Fault, Partition, Pause, Slow, Suspicion
+from ordercast.scenario.checking import FaultCheck, directions
+from ordercast.scenario.model import Crash, Delay, Fault, Link, Partition, Pause, Slow, Suspicion
 from ordercast.sim.clock import ns
 from ordercast.sim.links.detector import Detector
 from ordercast.sim.links.host import Host
-from ordercast.sim.links.network import Channel, in_flight
+from ordercast.sim.links.network import Channel, check_link, in_flight
 from ordercast.sim.links.world import World
 
 
@@ -54,6 +54,8 @@ class FaultPlan:
                 self._between(fault, self._cut, self._mend, self._crossing(fault, where))
             case Suspicion():
                 self._between(fault, self._suspect, self._trust, self._suspicions(fault, where))
+            case Delay():
+                self._plan_delay(fault, where)
             case _:
                 assert_never(fault)
 
@@ -141,6 +143,28 @@ class FaultPlan:
             channel.refresh()
         for node in sorted({channel.sender.node for channel in channels}):
             self._detector.something_changed(self._world.hosts[node])
+
+    # --- latencies that change ---
+
+    def _plan_delay(self, fault: Delay, where: str) -> None:
+        check_link(Link(latency_ms=fault.latency_ms), where)
+        channels = []
+        for one, other in directions(fault):
+            sender, receiver = (self._world.host(name, f"{where}.between") for name in (one, other))
+            if receiver.node not in sender.channels:
+                raise UsageError(f"{where}.between: {one} and {other} are not neighbours on the overlay")
+            channels.append(sender.channels[receiver.node])
+        for channel in channels:
+            channel.expect_changes()
+        self._world.clock.at(ns(fault.at_ms), self._delay, channels, fault)
+        if fault.until_ms is not None:
+            self._world.clock.at(ns(fault.until_ms), self._delay, channels, None)
+
+    def _delay(self, channels: list[Channel], fault: Delay | None) -> None:
+        if fault is not None:
+            self._world.count_fault("delay")
+        for channel in channels:
+            channel.set_latency(channel.link.latency_ms if fault is None else fault.latency_ms)
 
     # --- false suspicions ---
 

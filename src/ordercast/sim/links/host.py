@@ -53,6 +53,8 @@ class Host:
         self.machine: Machine = world.build_machine(node, 0)
         self.channels: dict[NodeId, Channel] = {}
         self.alive = True
+        self.leaving = False
+        """Its application has said goodbye: it publishes nothing more."""
         self.paused = False
         self.ready = True
         """Alive and free: inputs go straight to the machine."""
@@ -158,6 +160,7 @@ class Host:
         self._input(self.machine.on_join, self)
 
     def leave(self) -> None:
+        self.leaving = True
         self._input(self.machine.on_leave, self)
 
     def suspect(self, peer: NodeId) -> None:

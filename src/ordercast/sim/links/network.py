@@ -27,9 +27,9 @@ class Channel:
     """One direction of a link. Times are in nanoseconds."""
 
     __slots__ = (
-        "_arrive", "_clock", "_constant_ns", "_draw_ns", "_duplicate", "_fifo", "_last_arrival", "_loss", "_plain",
-        "_salt", "_steady", "_traced", "_void", "arrived", "cuts", "dropped", "host", "link", "peer", "pending",
-        "sender", "sent", "weighed", "world",
+        "_arrive", "_changes", "_clock", "_constant_ns", "_draw_ns", "_duplicate", "_fifo", "_last_arrival", "_loss",
+        "_plain", "_salt", "_steady", "_traced", "_void", "arrived", "cuts", "dropped", "host", "link", "peer",
+        "pending", "sender", "sent", "weighed", "world",
     )  # fmt: skip
 
     def __init__(self, sender: Host, host: Host, link: Link, seed: int) -> None:
@@ -51,8 +51,9 @@ class Channel:
         self._loss = link.loss
         self._duplicate = link.duplicate
         self._fifo = link.fifo
-        self._draw_ns = latency_draw(link.latency_ms)
-        self._constant_ns = ns(link.latency_ms) if isinstance(link.latency_ms, int | float) else -1
+        self._changes = False
+        self._constant_ns = -1
+        self.set_latency(link.latency_ms)
         self._salt = salt(seed, "channel", sender.node, host.node)
         self._last_arrival = 0
         self._void: set[int] = set()
@@ -64,8 +65,19 @@ class Channel:
 
     def refresh(self) -> None:
         """A channel without chance and limits takes the short way through `transmit`."""
-        self._steady = self._constant_ns >= 0 and not self.cuts and not self._loss and not self._duplicate
+        steady = self._constant_ns >= 0 and not self._changes
+        self._steady = steady and not self.cuts and not self._loss and not self._duplicate
         self._plain = self._steady and not self.weighed
+
+    def set_latency(self, latency: Latency) -> None:
+        """What is sent from now on takes so long."""
+        self._draw_ns = latency_draw(latency)
+        self._constant_ns = ns(latency) if isinstance(latency, int | float) else -1
+
+    def expect_changes(self) -> None:
+        """Its latency will change: what is faster then must not overtake where packets keep their order."""
+        self._changes = True
+        self.refresh()
 
     def heal(self) -> None:
         """The drain has begun: nothing is lost or doubled any more."""

@@ -8,8 +8,11 @@ from typing import assert_never
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId
 from ordercast.scenario.brokers import Cut, Join, Leave
-from ordercast.scenario.model import Crash, Fault, Partition, Pause, Slow, Suspicion
+from ordercast.scenario.checking import FaultCheck, directions
+from ordercast.scenario.model import Crash, Delay, Fault, Link, Partition, Pause, Slow, Suspicion
+from ordercast.sim.catalogue import BROKER
 from ordercast.sim.clock import ns
+from ordercast.sim.links.network import check_link
 from ordercast.sim.pubsub.world import PubsubWorld
 
 _LOOK_AGAIN = ns(50)
@@ -22,6 +25,7 @@ class PubsubFaults:
     def __init__(self, world: PubsubWorld) -> None:
         self._world = world
         self._names = [*world.layout.parents, *world.layout.clients]
+        self._delays = FaultCheck(world.scenario.duration_ms, BROKER)
         for i, fault in enumerate(world.scenario.fault):
             self._plan(fault, f"fault[{i}]")
 
@@ -47,6 +51,8 @@ class PubsubFaults:
             case Leave(node=node, at_ms=at):
                 name = self._known(node, where)
                 self._at(at, f"{where}.at_ms", lambda: self._leave(name))
+            case Delay():
+                self._plan_delay(fault, where)
             case Slow() | Suspicion():
                 kind = fault.__struct_config__.tag
                 raise UsageError(f"{where}.kind: {kind!r} is not for protocol 'broker'")
@@ -63,6 +69,20 @@ class PubsubFaults:
         numbers: list[int] = []
         self._at(fault.at_ms, f"{where}.at_ms", lambda: self._part(sides, numbers))
         self._after(fault.at_ms, fault.until_ms, f"{where}.until_ms", lambda: self._world.processes.heal(numbers[0]))
+
+    def _plan_delay(self, fault: Delay, where: str) -> None:
+        check_link(Link(latency_ms=fault.latency_ms), where)
+        ways = [(self._known(one, where), self._known(other, where)) for one, other in directions(fault)]
+        self._delays.check(fault, where)
+        self._at(fault.at_ms, f"{where}.at_ms", lambda: self._delay(ways, fault))
+        if fault.until_ms is not None:
+            self._after(fault.at_ms, fault.until_ms, f"{where}.until_ms", lambda: self._delay(ways, None))
+
+    def _delay(self, ways: list[tuple[NodeId, NodeId]], fault: Delay | None) -> None:
+        if fault is not None:
+            self._world.faults["delay"] += 1
+        for one, other in ways:
+            self._world.processes.set_latency(one, other, None if fault is None else fault.latency_ms)
 
     def _known(self, name: str, where: str) -> NodeId:
         if name not in self._names:

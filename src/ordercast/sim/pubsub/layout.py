@@ -26,6 +26,8 @@ class Layout(msgspec.Struct, frozen=True):
     late: frozenset[NodeId]
     """Who is not there from the beginning."""
     latency: LatencyOf
+    detection: dict[str, Latency]
+    """Who notices the death of others after another time than all others."""
 
     @property
     def topics(self) -> list[Topic]:
@@ -70,7 +72,10 @@ def lay_out(scenario: Scenario, seed: int) -> Layout:
     for broker, parent in parents.items():
         if parent in late and broker not in late:
             raise UsageError(f"overlay.parents.{broker}: its parent {parent} is not there from the beginning")
-    return Layout(parents, clients, late, _latencies(scenario, tree, clients, everybody))
+    for process, latency in tree.detection.items():
+        _known(process, everybody, "overlay.detection")
+        check_link(Link(latency_ms=latency), f"overlay.detection.{process}")
+    return Layout(parents, clients, late, _latencies(scenario, tree, clients, everybody), tree.detection)
 
 
 def _given_tree(tree: BrokerTree) -> dict[NodeId, NodeId | None]:
@@ -150,13 +155,21 @@ def _latencies(
             if region not in places.values():
                 raise UsageError(f"overlay.latency[{i}].between: {unknown_name('region', region, places.values())}")
         check_link(Link(latency_ms=entry.latency_ms), f"overlay.latency[{i}]")
-        between[entry.between] = entry.latency_ms
+        _note(between, entry.between, entry.latency_ms, one_way=entry.one_way)
     pairs: dict[tuple[str, str], Latency] = {}
     for i, link in enumerate(scenario.links):
         one, other = (_known(name, everybody, f"links[{i}].between") for name in link.between)
         if link.latency_ms is not None:
-            pairs[one, other] = link.latency_ms
+            _note(pairs, (one, other), link.latency_ms, one_way=link.one_way)
     return by_region(places, between, pairs, scenario.link.latency_ms)
+
+
+def _note(
+    table: dict[tuple[str, str], Latency], pair: tuple[str, str], latency: Latency, *, one_way: bool
+) -> None:  # fmt: skip
+    table[pair] = latency
+    if not one_way:
+        table[pair[1], pair[0]] = latency
 
 
 def _check_links(scenario: Scenario) -> None:
@@ -167,5 +180,3 @@ def _check_links(scenario: Scenario) -> None:
     for where, link in named:
         if link.loss or link.duplicate or link.fifo is False:
             raise UsageError(f"{where}: connections between processes neither lose, double nor reorder")
-        if getattr(link, "one_way", False):
-            raise UsageError(f"{where}.one_way: a pair of processes has one latency")

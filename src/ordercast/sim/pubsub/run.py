@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,12 +16,11 @@ from ordercast.sim.clock import ns
 from ordercast.sim.pubsub.faults import PubsubFaults
 from ordercast.sim.pubsub.rest import unrest
 from ordercast.sim.pubsub.world import Parts, PubsubWorld
-from ordercast.sim.run import Outcome, Progress, rare_collections
+from ordercast.sim.run import Kind, Progress, Simulation, pass_time, rare_collections, recorded
 from ordercast.sim.workload import start_workload
 from ordercast.trace.recorder import Recorder
-from ordercast.trace.store import Manifest, RunWriter
+from ordercast.trace.store import Manifest
 
-_SLICES = 100
 _LOOK = ns(20)
 """How often a draining run is asked whether it has come to rest."""
 CLAIMS = ["total-topic", "real-time"]
@@ -34,25 +34,10 @@ def simulate_pubsub(
     seed: int | None = None,
     out: Path | None = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> Simulation:
     """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
-    seed = scenario.seed if seed is None else seed
-    run_id = f"{scenario.name}-{protocol.name}-{seed}"
-    recorder = Recorder(RunWriter(out), run_id, packets=False) if out is not None else None
-    try:
-        world = build_world(scenario, protocol, seed, recorder)
-        events, drained = live(world, progress)
-        manifest = manifest_of(world, run_id, drained=drained)
-        if recorder is not None:
-            recorder.finish(manifest)
-    except BaseException:
-        if recorder is not None:
-            recorder.abort()
-        raise
-    totals = manifest.totals
-    return Outcome(
-        out, manifest, events, totals["sends"], totals["published"], totals["deliveries"], world.clock.now
-    )  # fmt: skip
+    connections = Kind(build_world, partial(live, progress=progress), manifest_of)
+    return recorded(connections, scenario, protocol, seed, out, packets=False)
 
 
 def build_world(
@@ -73,13 +58,9 @@ def live(world: PubsubWorld, progress: Progress | None = None) -> tuple[int, boo
     PubsubFaults(world)
     start_workload(world)
     duration = ns(scenario.duration_ms)
-    events = 0
     with rare_collections():
         start_everybody(world)
-        for i in range(1, _SLICES + 1):
-            events += clock.run_until(duration * i // _SLICES)
-            if progress is not None:
-                progress(i / _SLICES)
+        events = pass_time(clock, duration, progress)
         deadline = duration + ns(scenario.drain_ms)
         while clock.now < deadline and unrest(world):
             events += clock.run_until(min(deadline, clock.now + _LOOK))

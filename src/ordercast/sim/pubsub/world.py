@@ -48,7 +48,7 @@ class PubsubWorld:
         self.parts = parts or Parts()
         self.layout = lay_out(scenario, seed)
         tree = cast("BrokerTree", scenario.overlay)
-        timing = Timing(tree.detection_ms, tree.silence_ms)
+        timing = Timing(tree.detection_ms, tree.silence_ms, detection=self.layout.detection)
         self.processes = Processes(seed, self.layout.latency, timing, codec=BROKER_CODEC)
         self.processes.notes = self._note
         self.processes.tap = self._sent

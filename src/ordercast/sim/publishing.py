@@ -32,6 +32,9 @@ class Publisher(Protocol):
     def node(self) -> NodeId: ...
     @property
     def alive(self) -> bool: ...
+    @property
+    def leaving(self) -> bool:
+        """Whether it has begun to leave for good: nothing is drawn for it any more."""
 
     def publish(
         self, topic: Topic, payload_bytes: int, guarantee: Guarantee, keys: tuple[str, ...], dst: tuple[NodeId, ...],
@@ -55,7 +58,7 @@ class Windowed(Protocol):
         """Call `action(a, b)` as soon as that is so."""
 
 
-class Stage(Protocol):
+class WorkloadView(Protocol):
     """A run as its workload sees it. Watchers are called with a Publisher and, but for `leave`, what it did."""
 
     scenario: Scenario
