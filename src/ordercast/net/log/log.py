@@ -99,8 +99,9 @@ class Log:
 
     def write(self, body: bytes) -> None:
         """Add one frame with one write; with `always` it is on the disk afterwards."""
+        if self._failure is not None:
+            raise self._failure
         data = segments.frame(self._marker, self._number, body)
-        self._check_whole()
         try:
             self._disk.write(self._file, data)
         except OSError as error:
@@ -115,7 +116,8 @@ class Log:
         """Make durable what was written; for `interval`, from time to time."""
         if not self._unsynced:
             return
-        self._check_whole()
+        if self._failure is not None:
+            raise self._failure
         try:
             self._disk.sync(self._file)
         except OSError as error:
@@ -124,7 +126,8 @@ class Log:
 
     def compact(self, bodies: list[bytes]) -> None:
         """Go on in a new segment that begins with `bodies`, and forget the old ones."""
-        self._check_whole()
+        if self._failure is not None:
+            raise self._failure
         marker = secrets.randbits(32)
         data = segments.begun(marker, self._kind, bodies)
         path = self._path(self._segment + 1)
@@ -151,7 +154,7 @@ class Log:
     def close(self) -> None:
         if self.is_open:
             try:
-                if self._fsync != "never" and self._failure is None:
+                if self._fsync != "never" and not self.failed:
                     self.sync()
             finally:
                 self.abandon()
@@ -180,10 +183,6 @@ class Log:
             LOG.warning("a damaged log was salvaged without what is unreadable", extra={"facts": facts})
 
     # Inside
-
-    def _check_whole(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
     def _failed(self, error: OSError, path: Path) -> OSError:
         self._failure = OSError(error.errno, error.strerror or str(error), str(path))
