@@ -5,64 +5,14 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from ordercast.api.ledger import SqliteLedger
-from ordercast.client.memory_ledger import MemoryClientLedger
-from ordercast.client.ports import SavedClient
 from ordercast.core.errors import UsageError
-from ordercast.core.ids import Origin, Topic
+from ordercast.core.ids import Topic
 from tests.support.client_edge import publication
 
 T, U = Topic("t"), Topic("u")
-
-
-def reopened(ledger: SqliteLedger) -> SqliteLedger:
-    ledger.close()
-    return SqliteLedger(ledger.path.parent)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_it_says_the_same_as_the_one_in_memory(seed: int, tmp_path: Path) -> None:
-    disk = SqliteLedger(tmp_path)
-    disk.begin_session("ann", 7)
-    memory = MemoryClientLedger(Origin("ann~7"))
-    chance = random.Random(seed)
-    own = {T: 0, U: 0}
-    heard = {T: 0, U: 0}
-    for _ in range(60):
-        topic = chance.choice((T, U))
-        kind = chance.randrange(9)
-        for ledger in (disk, memory):
-            if kind < 2:
-                ledger.published(topic, [publication("ann~7", own[topic] + i, topic) for i in (1, 2)])
-            elif kind < 4:
-                new = [publication("bob", heard[topic] + i, topic) for i in (2, 1)]
-                ledger.delivered(topic, [*new, publication("ann~7", max(1, own[topic] - 1), topic)])
-            elif kind == 4:
-                ledger.consumed(topic, heard[topic] % 3 + 1)
-            elif kind == 5:
-                ledger.base(topic, {Origin("bob"): heard[topic] // 2, Origin("ann~7"): own[topic] // 2})
-            elif kind == 6:
-                ledger.refused(topic, own[topic])
-            elif kind == 7:
-                ledger.attach(heard[topic])
-            else:
-                ledger.member(topic, receives=True, granted=True)
-        own[topic] += 2 * (kind < 2)
-        heard[topic] += 2 * (2 <= kind < 4)
-        if chance.random() < 0.3:
-            disk.flush()
-        if chance.random() < 0.1:
-            disk = reopened(disk)
-    disk = reopened(disk)
-    assert _plain(disk.saved()) == _plain(memory.saved())
-    disk.close()
-
-
-def _plain(saved: SavedClient) -> object:
-    return msgspec.to_builtins(saved)
 
 
 def test_a_turn_that_was_not_flushed_never_happened(tmp_path: Path) -> None:
@@ -120,3 +70,42 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="data: "):
         SqliteLedger(tmp_path / "file" / "below")
+
+
+def test_only_its_owner_may_look_into_what_a_client_keeps(tmp_path: Path) -> None:
+    """Earlier versions left the file open to everybody."""
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "client.sqlite").touch(0o644)
+    for directory in (tmp_path / "new" / "ann", tmp_path / "old"):
+        ledger = SqliteLedger(directory)
+        ledger.begin_session("ann", 1)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
+        assert modes["client.sqlite"] == 0o600
+        assert set(modes.values()) == {0o600}
+        ledger.close()
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "new" / "ann").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_file_is_read_or_refused_in_one_line(seed: int, tmp_path: Path) -> None:
+    ledger = SqliteLedger(tmp_path)
+    ledger.begin_session("ann", 1)
+    ledger.member(T, receives=True, granted=True)
+    ledger.published(T, [publication("ann~1", n) for n in range(1, 30)])
+    ledger.delivered(T, [publication("bob", n) for n in range(1, 30)])
+    ledger.close()
+    chance = random.Random(seed)
+    content = bytearray(ledger.path.read_bytes())
+    for _ in range(8):
+        content[chance.randrange(len(content))] = chance.randrange(256)
+        start = chance.randrange(len(content))
+        content[start : start + 40] = chance.randbytes(40)
+    ledger.path.write_bytes(content)
+    complaint = ""
+    try:
+        SqliteLedger(tmp_path).close()
+    except UsageError as error:
+        complaint = str(error)
+    assert "\n" not in complaint
+    assert not complaint or complaint.startswith("data: ")

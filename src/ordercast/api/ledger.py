@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from ordercast.client.ports import SavedClient, SavedTopic
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
+from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.log.files import PRIVATE_FILE, make_private
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
@@ -58,30 +60,39 @@ class SqliteLedger:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / _FILE
+        self._open = False
+        self._dirty: set[Topic] = set()
+        self._topics: dict[Topic, _Topic] = {}
+        self._places = 0
         try:
             make_private(directory)
             self.path.touch(PRIVATE_FILE)
             self.path.chmod(PRIVATE_FILE)  # SQLite gives the files beside it the same mode.
             self._db = sqlite3.connect(self.path, isolation_level=None)
-            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.execute("BEGIN EXCLUSIVE")
-            for statement in _TABLES.split(";\n"):
-                self._db.execute(statement)
-            self._check_format()
-            self._db.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            locked = "locked" in str(error)
-            why = "is in use by another client" if locked else f"cannot be used: {error}"
-            raise UsageError(f"data: {directory} {why}") from None
-        except (sqlite3.DatabaseError, OSError) as error:
-            raise UsageError(f"data: {self.path} cannot be used: {error}") from None
+            with ExitStack() as opening:
+                opening.callback(self._db.close)
+                self._prepare()
+                self._read()
+                opening.pop_all()
+        except (sqlite3.Error, OSError, *NOT_DECODABLE, LookupError, TypeError) as error:
+            if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+                raise UsageError(f"data: {directory} is in use by another client") from None
+            raise UsageError(f"data: {self.path} cannot be used: {' '.join(str(error).split())}") from None
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("BEGIN EXCLUSIVE")
+        for statement in _TABLES.split(";\n"):
+            self._db.execute(statement)
+        self._check_format()
+        self._db.execute("COMMIT")
+
+    def _read(self) -> None:
+        """Take into memory what must be there; what does not fit together is an error of some kind."""
         self.origin = origin_of(NodeId(str(self.fact("client"))), int(self.fact("session") or 0))
-        self._open = False
-        self._dirty: set[Topic] = set()
         self._topics = {topic: _Topic(saved) for topic, saved in self.saved().topics.items()}
-        self._places = 0
         for place, topic, body in self._db.execute("SELECT place, topic, body FROM history ORDER BY place"):
             entry = _decode(body)
             self._topics[topic].history.append((place, entry.origin, entry.number))

@@ -186,16 +186,16 @@ class BrokerProcess:
         from ordercast.trace.journal import Journal, journal_path  # With pyarrow: only for those who need it.
 
         directory = self.launch.trace / JOURNALS
+        scope = {INFO_ORDER_SCOPE: self.launch.cluster.settings.order_scope}
         try:
             directory.mkdir(parents=True, exist_ok=True)
             earlier = any(directory.glob(f"{self.launch.id}.*{JOURNAL_SUFFIX}"))
+            state = (STATE_KEPT if kept else STATE_LOST) if earlier else None
             journal = Journal(journal_path(directory, self.launch.id, life), packets=False)
+            journal.begin(time.monotonic_ns(), life=int(earlier), state=state, info=scope)
+            journal.flush()
         except OSError as error:
             raise UsageError(f"trace: {directory}: {error.strerror}") from None
-        state = (STATE_KEPT if kept else STATE_LOST) if earlier else None
-        scope = {INFO_ORDER_SCOPE: self.launch.cluster.settings.order_scope}
-        journal.begin(time.monotonic_ns(), life=int(earlier), state=state, info=scope)
-        journal.flush()
         return journal
 
     def _plan_sync(self) -> None:
