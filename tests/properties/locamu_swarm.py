@@ -69,12 +69,15 @@ def _fall_later(raw: dict[str, Any], graph: Graph, dice: Dice) -> None:
     """Let nodes that stay down pass messages on for a while.
 
     They have no messages of their own, and all that they pass on arrives: others would wait for what only they know.
-    So nothing is lost on links, and nobody is suspected wrongly.
+    So nothing is lost on links, and nobody is suspected wrongly; but links reorder as they did.
     """
     standing = [fault for fault in raw["fault"] if fault["kind"] == "crash" and "recover_ms" not in fault]
-    if not standing or dice.chance(0.5):
+    if not standing or dice.chance(0.3):
         return
-    raw["link"] |= {"loss": 0, "fifo": True}
+    raw["link"]["loss"] = 0
+    if dice.chance(0.5):  # More of them are on their way, in any order, when the node falls.
+        raw["link"] |= {"latency_ms": {"kind": "uniform", "low_ms": 1, "high_ms": 100}, "fifo": False}
+        raw["workload"].append({"kind": "open", "rate_per_s": 120, "topics": "any", "payload_bytes": 16, "limit": 60})
     raw["fault"] = standing
     for fault in standing:
         fault |= {"at_ms": dice.between(0, DURATION_MS * 0.7), "survive": "all"}

@@ -45,7 +45,8 @@ def busy_group(**options: object) -> TreeGroup:
 def test_a_copy_is_equal_and_independent() -> None:
     group = busy_group()
     assert any(group.held(node) for node in group.nodes)
-    assert any(link.held for node in group.nodes for link in group.machine(node).links.incoming.values())
+    links = [link for node in group.nodes for _, link in group.machine(node).links._sessions()]
+    assert any(link.held for link in links)
     for node in group.nodes:
         machine = group.machines[node]
         clone = machine.copy()
@@ -91,7 +92,7 @@ def test_every_packet_survives_the_wire() -> None:
         assert codec.decode(codec.encode(packet), "peer") == packet
 
 
-def test_a_lost_reference_is_asked_for_and_the_session_begins_anew() -> None:
+def test_a_lost_reference_is_asked_for_and_whole_headers_follow_until_a_session_begins_anew() -> None:
     """LCM-H5."""
     group = TreeGroup(line(3), "012")
     first, second, third = (group.publish("0", "012") for _ in range(3))
@@ -100,13 +101,33 @@ def test_a_lost_reference_is_asked_for_and_the_session_begins_anew() -> None:
     assert group.order["1"] == []
     group.fire("1", "need")
     group.carry(Ack, to="0", by="1")
-    fourth = group.publish("0", "012")
-    *_, packet = group.travelling(fourth, to="1", by="0")
-    assert packet.session > 1
-    assert packet.number == 0
+    later = [group.publish("0", "012") for _ in range(40)]
+    sessions = [packet.session for a, b, packet in group.in_flight if (a, b) == ("0", "1") and isinstance(packet, Data)]
+    assert sessions[0] == 1  # The third message, on its way already.
+    assert sessions[1:33] == [0] * 32
+    assert set(sessions[33:]) == {2}
     group.settle()
-    assert group.order["1"] == group.order["2"] == [first, second, third, fourth]
+    assert group.order["1"] == group.order["2"] == [first, second, third, *later]
     group.assert_forgotten()
+
+
+def test_a_link_that_loses_session_after_session_is_given_ever_fewer() -> None:
+    """LCM-H5: four times as many copies with whole headers each time."""
+    group = TreeGroup(line(3), "012")
+    whole = []
+    for _ in range(3):
+        lost, ahead = (group.publish("0", "012") for _ in range(2))
+        group.lose(lost, to="1", by="0")
+        group.carry(ahead, to="1", by="0")
+        group.in_flight.clear()
+        group.fire("1", "need")
+        group.carry(Ack, to="0", by="1")
+        while not group.travelling(group.publish("0", "012"), to="1", by="0")[-1].session:
+            pass
+        copies = [packet for a, b, packet in group.in_flight if (a, b) == ("0", "1") and isinstance(packet, Data)]
+        whole.append(sum(not packet.session for packet in copies))
+        group.trust("1", by="0")
+    assert whole == [32, 128, 512]
 
 
 def test_a_copy_ahead_of_its_turn_is_read_when_the_turn_comes() -> None:
@@ -118,16 +139,46 @@ def test_a_copy_ahead_of_its_turn_is_read_when_the_turn_comes() -> None:
     assert group.order["1"] == [first, second]
 
 
-def test_a_copy_of_an_older_session_is_ignored() -> None:
+def test_a_copy_of_an_older_session_is_read_when_it_comes() -> None:
+    """LCM-H4: every session has its own table."""
     group = TreeGroup(line(3), "012")
     old = group.publish("0", "012")
     group.trust("1", by="0")
     new = group.publish("0", "012")
     group.carry(new, to="1", by="0")
-    group.carry(old, to="1", by="0")
     assert group.order["1"] == []
-    group.settle()
+    group.carry(old, to="1", by="0")
     assert group.order["1"] == [old, new]
+
+
+def test_what_came_ahead_of_a_late_copy_is_read_although_it_was_given_up() -> None:
+    """LCM-H5, LCM-P4: its sender is down for good, and nobody else can say what its header means."""
+    group = TreeGroup(line(3), "012")
+    first, second = (group.publish("0", "012") for _ in range(2))
+    group.carry(second, to="1", by="0")
+    group.fire("1", "need")
+    group.lose(Ack, to="0", by="1")
+    group.carry(first, to="1", by="0")
+    assert group.order["1"] == [first, second]
+
+
+def test_a_link_on_which_copies_come_late_is_waited_for() -> None:
+    """LCM-H5: a copy that came after all, after it was asked for, has twice as long the next time."""
+    group = TreeGroup(line(3), "012")
+    for looks in (1, 2, 4):
+        group.trust("1", by="0")
+        group.in_flight.clear()
+        late, ahead = (group.publish("0", "012") for _ in range(2))
+        group.carry(ahead, to="1", by="0")
+        for _ in range(looks):
+            assert not any(packet.reset for packet in _acks(group, "1", "0"))
+            group.fire("1", "need")
+        assert [packet.reset for packet in _acks(group, "1", "0")][-1]
+        group.carry(late, to="1", by="0")
+
+
+def _acks(group: TreeGroup, by: str, to: str) -> list[Ack]:
+    return [packet for a, b, packet in group.in_flight if (a, b) == (by, to) and isinstance(packet, Ack)]
 
 
 def test_peers_that_break_the_rules_are_named() -> None:

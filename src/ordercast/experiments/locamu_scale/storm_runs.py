@@ -16,7 +16,7 @@ from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu_scale.meter import metered
 from ordercast.experiments.locamu_scale.simulated import lived, machine_of
 from ordercast.experiments.locamu_scale.storm import BANDWIDTH_MBPS, QUARTER, SINGLE, scenario
-from ordercast.experiments.locamu_scale.storm_watch import BIN_MS, KINDS, REPAIRS, Gap, StormWatch
+from ordercast.experiments.locamu_scale.storm_watch import BIN_MS, KINDS, REPAIRS, Gap, StormWatch, stored_at
 from ordercast.scenario.model import Crash
 
 OTHERS = ("cbcast", "delta-neighbourhood")
@@ -82,7 +82,7 @@ def measure(parameters: Row) -> Row:
         "complete": delivered == run.world.published * nodes,
         "last_delivery_ms_after_recovery": watch.last_delivery_ms - recovered_ms,
         "last_delivery_ms_after_publication": watch.last_delivery_ms - duration_ms,
-        "stores_empty": not any(getattr(machine_of(host), "store", ()) for host in hosts),
+        "stores_empty": not any(stored_at(machine_of(host)) for host in hosts),
         "stores_empty_ms_after_recovery": _after(watch.emptied_ms, recovered_ms, run.world.clock.now),
         "most_buffered": watch.most_buffered,
         "most_stored": watch.most_stored,

@@ -16,6 +16,7 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.experiments.locamu_scale.meter import metered
 from ordercast.experiments.locamu_scale.simulated import machine_of
 from ordercast.experiments.locamu_scale.storm import DETECTOR_MS, LATENCY_MS, children
+from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Alias, Data
 from ordercast.scenario.model import Crash
 from ordercast.sim.clock import ns
@@ -86,7 +87,7 @@ class StormWatch:
         self.bins[kind][int(self._world.clock.now / _NS_PER_MS / BIN_MS)] += size
 
     def _handled(self, _node: NodeId, machine: Machine) -> None:
-        buffered = len(getattr(machine, "buffer", ()))
+        buffered = len(machine.held.copies) if isinstance(machine, Locamu) else 0
         self.most_buffered = max(self.most_buffered, buffered)
 
     def _deliver(self, host: Host, message: Message) -> None:
@@ -107,7 +108,7 @@ class StormWatch:
         for host in self._world.hosts.values():
             queue = host.egress.free - clock.now if host.egress is not None else 0
             self._queues[_rank(host.node)].append(max(0, queue) / _NS_PER_MS)
-            stored = max(stored, len(getattr(machine_of(host), "store", ())))
+            stored = max(stored, stored_at(machine_of(host)))
         self.most_stored = max(self.most_stored, stored)
         if stored:
             self.emptied_ms = None
@@ -170,13 +171,19 @@ class StormWatch:
         return [count / observed / step_ms * 1e3 for count in counts] if observed else []
 
 
+def stored_at(machine: object) -> int:
+    """How many messages a node keeps for others; protocols without repairs of their own have no store."""
+    return len(machine.store.entries) if isinstance(machine, Locamu) else 0
+
+
 def kind_of(packet: Packet, machine: object) -> str:
     """What a packet is for; of protocols without repairs of their own, copies of messages count as first ones."""
     if packet.carries is None:
         return ALIAS if isinstance(packet, Alias) else ACK
     if not isinstance(packet, Data) or packet.session > 0:
         return FIRST
-    return RESEND if packet.session or packet.header[0] == getattr(machine, "me", None) else PROXY
+    own = isinstance(machine, Locamu) and packet.header[0] == machine.here.me
+    return RESEND if packet.session or own else PROXY
 
 
 def _rank(node: NodeId) -> int:

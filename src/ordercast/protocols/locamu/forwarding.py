@@ -41,16 +41,15 @@ LONGEST_BURST = 128
 class Forwarding(Part):
     """Everything that sends copies."""
 
-    constant: ClassVar[tuple[str, ...]] = ("rules", "delta")
+    constant: ClassVar[tuple[str, ...]] = ("rules",)
     here: Neighbourhood
     streams: Streams
     waiting: Waiting
     links: Links
     rounds: Rounds
 
-    def __init__(self, rules: Rules, *, delta: bool, tally: bool) -> None:
+    def __init__(self, rules: Rules, *, tally: bool) -> None:
         self.rules = rules
-        self.delta = delta
         self.tally: Tally | None = Tally() if tally else None
 
     def send_first(self, entry: Entry, late: bool, out: Outbox) -> list[int]:
@@ -73,8 +72,8 @@ class Forwarding(Part):
             vectors = by_hop.get(hop)
             if vectors is None:
                 vectors = by_hop[hop] = self._vectors_for(entry, hop)
-            if self.delta:
-                link = links.outgoing_to(peer, entry.past)
+            link = links.outgoing_to(peer, entry.past)
+            if link is not None:
                 header = links.encode(link, entry.past, vectors, entry.depth, entry.epoch)
                 link.pending += self._uncarried(entry, hop)
                 session, number = link.session, link.number
@@ -135,8 +134,9 @@ class Forwarding(Part):
 
     def send_together(self, entries: Sequence[Entry], peer: int, out: Outbox) -> None:
         """LCM-H8: copies sent again, each with little more than its difference from the one before."""
-        burst = self.links.burst() if self.delta and len(entries) > 1 else None
-        for entry in entries[:LONGEST_BURST]:
+        entries = entries[:LONGEST_BURST]
+        burst = self.links.burst(peer, len(entries)) if entries else None
+        for entry in entries:
             self._send_again(entry, peer, out, burst)
 
     def _send_again(self, entry: Entry, peer: int, out: Outbox, burst: Outgoing | None = None) -> None:

@@ -95,8 +95,8 @@ class Held(Part):
         self.asking = asked.intersection(self.here.linked)
         for peer in sorted(self.asking):
             self.rounds.acknowledge(peer, out, need=True, reset=peer in gaps)
-        if self.copies:
-            longest = max(self.looks.values())
+        if self.copies or self.links.has_gaps():
+            longest = max(self.looks.values(), default=0)
             patient = longest <= PATIENCE
             self.armed = ARMED if patient else IN_BACKGROUND
             delay = min(self.need_ns << min(longest, 10), max(self.rounds.ack_ns, self.need_ns))

@@ -21,8 +21,12 @@ from ordercast.protocols.locamu.vectors import Name, Past, Shape, Vector, usable
 
 _LONG = 1024
 _MOST_HELD = 256
-_MOST_BURSTS = 4
-"""So many at a time can be on their way from one node: later ones may overtake."""
+_MOST_SESSIONS = 4
+"""So many sessions, and so many bursts, of one peer are read at a time: later ones may overtake."""
+_MOST_PATIENCE = 16
+"""So many looks a copy may be missing at most."""
+_FEWEST_WHOLE, _MOST_WHOLE = 32, 8_192
+"""So many copies travel with whole headers after a session was given up, at first and at most."""
 _MOST_STREAMS = 1 << SECOND_BITS
 
 _PLACED, _MORE, _COUNT = 1, 2, 2
@@ -44,16 +48,17 @@ class Outgoing(State):
         """Codes of the shapes it knows."""
         self.pending: list[int] = []
         """Streams whose number may have changed since."""
+        self.whole = 0
+        """How many copies are yet to travel with whole headers, because sessions do not last on this link."""
+        self.last_whole = 0
+        """How many it were to be at the last time."""
 
 
 class Incoming(State):
     """The end of a link that receives. Streams and shapes go by the sender's indices."""
 
     def __init__(self) -> None:
-        self.session = 0
         self.next = 0
-        self.broken = False
-        """The session cannot go on: a reset was asked for."""
         self.keys: list[int] = []
         self.values: list[int] = []
         self.local: list[int] = []
@@ -63,36 +68,42 @@ class Incoming(State):
         self.shapes: dict[int, tuple[Shape, tuple[int, ...]]] = {}
         self.stale = False
         """There was news in copies that changed nothing here."""
-        self.held: dict[tuple[int, int], Data] = {}
+        self.held: dict[int, Data] = {}
         """Copies ahead of their turn."""
-
-    def begin(self, session: int) -> None:
-        held = {key: packet for key, packet in self.held.items() if key[0] >= session}
-        self.__init__()  # type: ignore[misc]
-        self.session, self.held = session, held
+        self.looks = 0
+        """How many looks have found them there, for want of the same copy."""
+        self.ahead = False
+        """Whether one has come since that copy was asked for."""
+        self.given_up = False
+        """Whether the peer was asked for what comes next."""
 
 
 class Links(Part):
     """The links of a node: on each, both ends remember what was said."""
 
+    constant: ClassVar[tuple[str, ...]] = ("delta",)
     durable: ClassVar[tuple[str, ...]] = ("sessions",)
     here: Neighbourhood
     streams: Streams
     processed: Processed
 
-    def __init__(self) -> None:
+    def __init__(self, *, delta: bool) -> None:
+        self.delta = delta
+        """Whether there are any sessions."""
         self.sessions = 0
         self.outgoing: dict[int, Outgoing] = {}
-        self.incoming: dict[int, Incoming] = {}
+        self.incoming: dict[int, dict[int, Incoming]] = {}
+        """By peer and session."""
+        self.patience: dict[int, int] = {}
+        """By peer: how many looks its copies may be missing; more, if some came after they were asked for."""
         self.bursts: dict[int, dict[int, Incoming]] = {}
-        """By session, of copies that are sent again (LCM-H8): if one is lost, those behind it are, too."""
+        """The same of copies that are sent again (LCM-H8)."""
 
     def see_anew(self) -> None:
         """The tree has changed: begin new sessions, and read the old ones with what streams and shapes mean now."""
         for peer in self.outgoing:
             self.close(peer)
-        bursts = [link for links in self.bursts.values() for link in links.values()]
-        for link in (*self.incoming.values(), *bursts):
+        for _, link in self._sessions():
             link.local, link.into = [_UNHEARD] * len(link.keys), {}
             for i, key in enumerate(link.keys):
                 self._place_stream(link, i, key)
@@ -101,11 +112,18 @@ class Links(Part):
                 for code, (shape, indices) in link.shapes.items()
             }
 
+    def _sessions(self) -> Iterator[tuple[int, Incoming]]:
+        for sessions in (self.incoming, self.bursts):
+            for peer, links in sessions.items():
+                for link in links.values():
+                    yield peer, link
+
     def forget(self, peer: int) -> None:
         """LCM-V6: there is no link to who has left."""
         self.outgoing.pop(peer, None)
         self.incoming.pop(peer, None)
         self.bursts.pop(peer, None)
+        self.patience.pop(peer, None)
 
     # Sending
 
@@ -115,6 +133,30 @@ class Links(Part):
         if link is not None:
             link.session = 0
             link.pending.clear()
+
+    def give_up(self, peer: int) -> None:
+        """LCM-H5: the peer has waited in vain for a copy of a session, or of a burst.
+
+        What follows has whole headers for a while: four times as long as the last time, unless the session has carried
+        more than that.
+        """
+        link = self._link_to(peer)
+        if not link.whole:
+            lasted = link.session and link.number > 4 * link.last_whole
+            more = min(4 * link.last_whole, _MOST_WHOLE)
+            link.last_whole = link.whole = _FEWEST_WHOLE if lasted else max(more, _FEWEST_WHOLE)
+        self.close(peer)
+
+    def _link_to(self, peer: int) -> Outgoing:
+        link = self.outgoing.get(peer)
+        if link is None:
+            link = self.outgoing[peer] = Outgoing()
+        return link
+
+    def compresses(self, peer: int) -> bool:
+        """Whether copies to the peer are sent in sessions now."""
+        link = self.outgoing.get(peer)
+        return self.delta and (link is None or not link.whole)
 
     def note_changes(self, streams: Sequence[int], links: Iterable[Outgoing]) -> None:
         """These have a higher number now: open sessions will have to say so."""
@@ -185,11 +227,14 @@ class Links(Part):
             told[stream] = 0
         return fresh
 
-    def outgoing_to(self, peer: int, past: Past) -> Outgoing:
-        """The link to the peer, its session counted on or opened."""
-        link = self.outgoing.get(peer)
-        if link is None:
-            link = self.outgoing[peer] = Outgoing()
+    def outgoing_to(self, peer: int, past: Past) -> Outgoing | None:
+        """The link to the peer, its session counted on or opened; None: the copy is to have a whole header."""
+        if not self.delta:
+            return None
+        link = self._link_to(peer)
+        if link.whole:
+            link.whole -= 1
+            return None
         keys = self.streams.keys
         if link.session:
             link.number += 1
@@ -202,8 +247,13 @@ class Links(Part):
             link.told += [_UNHEARD] * (len(keys) - len(link.told))
         return link
 
-    def burst(self) -> Outgoing:
-        """LCM-H8: a session for copies that are sent again together; it ends with them."""
+    def burst(self, peer: int, copies: int) -> Outgoing | None:
+        """LCM-H8: a session for copies that are sent again together; it ends with them. None: whole headers do."""
+        if copies == 1 or not self.compresses(peer):
+            link = self.outgoing.get(peer)
+            if link is not None:
+                link.whole -= min(copies, link.whole)
+            return None
         self.sessions += 1
         link = Outgoing()
         link.session, link.number = self.sessions, -1
@@ -236,41 +286,39 @@ class Links(Part):
 
     # Receiving
 
-    def incoming_from(self, peer: int) -> Incoming:
-        link = self.incoming.get(peer)
-        if link is None:
-            link = self.incoming[peer] = Incoming()
-        return link
-
-    def burst_from(self, peer: int, session: int) -> Incoming | None:
-        """LCM-H8: where the copies of a burst are read; None: it is too old, or one of them was lost."""
-        links = self.bursts.setdefault(peer, {})
+    def incoming_from(self, peer: int, session: int) -> Incoming | None:
+        """LCM-H4: where the copies of a session are read, whatever other sessions there are; None: it is too old."""
+        links = (self.incoming if session > 0 else self.bursts).get(peer)
+        if links is None:
+            links = (self.incoming if session > 0 else self.bursts)[peer] = {}
+        session = abs(session)
         link = links.get(session)
         if link is None:
-            if len(links) == _MOST_BURSTS:
+            if len(links) == _MOST_SESSIONS:
                 oldest = min(links)
                 if session < oldest:
                     return None
                 del links[oldest]
             link = links[session] = Incoming()
-            link.session = session
-        return None if link.broken else link
+        return link
 
-    def in_turn(self, link: Incoming, packet: Data) -> Iterator[Data]:
+    def in_turn(self, peer: int, link: Incoming, packet: Data) -> Iterator[Data]:
         """LCM-H4: the copies that can be read now, maybe this one among them; each before the next is asked for."""
-        session, number = abs(packet.session), packet.number
-        if session < link.session or (session == link.session and number < link.next):
+        number = packet.number
+        if number < link.next or number in link.held:
             return
-        if len(link.held) < _MOST_HELD or number == 0 or (session, number) == (link.session, link.next):
-            link.held[session, number] = packet
-        while link.held:
-            newest = max(link.held)[0]
-            if newest > link.session and (newest, 0) in link.held:
-                link.begin(newest)
-            following = None if link.broken else link.held.pop((link.session, link.next), None)
-            if following is None:
-                break
-            yield following
+        if len(link.held) < _MOST_HELD or number == link.next:
+            link.held[number] = packet
+        else:
+            return
+        if number == link.next:
+            link.looks = 0
+            if link.given_up:  # It was not lost.
+                link.given_up = False
+                self.patience[peer] = min(2 * self.patience.get(peer, 1), _MOST_PATIENCE)
+        while link.next in link.held:
+            yield link.held.pop(link.next)
+        link.ahead = bool(link.held)
 
     def read(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
         """A copy whose turn it is, and the streams whose number differs from the copy before."""
@@ -388,20 +436,19 @@ class Links(Part):
             link.into[index] = key >> SECOND_BITS
 
     def gaps(self) -> set[int]:
-        """LCM-H5: peers whose copies cannot be read because one before them is missing; their sessions end here."""
+        """LCM-H5: peers whose copies cannot be read, as one before them is missing, since this was asked last."""
         found: set[int] = set()
-        for peer, link in self.incoming.items():
-            if link.held:
-                found.add(peer)
-                link.session, link.next, link.broken = max(link.held)[0], 0, True
-                link.held.clear()
-        for peer, links in self.bursts.items():
-            for link in links.values():
-                if link.held:
+        for peer, link in self._sessions():
+            if link.ahead:
+                link.looks += 1
+                if link.looks >= self.patience.get(peer, 1):
+                    link.ahead, link.given_up = False, True
                     found.add(peer)
-                    link.broken = True
-                    link.held.clear()
         return found
+
+    def has_gaps(self) -> bool:
+        """Whether copies wait that may still be overtaken by nothing but time."""
+        return any(link.ahead for _, link in self._sessions())
 
 
 def _late_numbers(header: tuple[int, ...], at: int, sizes: list[int]) -> tuple[list[tuple[int, ...]], int]:

@@ -18,7 +18,7 @@ from ordercast.overlay.extended import Routes, TreePlace
 from ordercast.protocols.locamu.canonical_state import canonical
 from ordercast.protocols.locamu.forwarding import Forwarding
 from ordercast.protocols.locamu.held import NEED, Held
-from ordercast.protocols.locamu.links import Incoming, Links
+from ordercast.protocols.locamu.links import Links
 from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.entrance import KNOCK, LEAVING, OUTSIDE, Entrance
 from ordercast.protocols.locamu.membership.groups import Groups
@@ -81,10 +81,10 @@ class Locamu(Machine):
         self.processed.watch(*self.here.numbering())
         self.waiting = Waiting()
         self.store = Store(rules)
-        self.links = Links()
+        self.links = Links(delta=self.delta)
         self.rounds = Rounds(rules, _nanoseconds(options.ack_ms))
         self.held = Held(_nanoseconds(options.need_ms))
-        self.forwarding = Forwarding(rules, delta=self.delta, tally=options.tally)
+        self.forwarding = Forwarding(rules, tally=options.tally)
         self.resend = Resend(rules, _nanoseconds(options.push_ms))
         self.ordering = Ordering(rules, check=options.check, newcomer=self.place.parent is not None)
         self._acquaint()
@@ -169,19 +169,15 @@ class Locamu(Machine):
             self.ordering.on_whole(peer, packet, out)
             self._finish(out)
             return
-        links = self.links
-        link: Incoming | None
-        if session > 0:
-            link, take_in = links.incoming_from(peer), self.ordering.on_next
-            if session == link.session and packet.number == link.next and not link.held and not link.broken:
-                take_in(peer, link, packet, out)
-                self._finish(out)
-                return
-        else:
-            link, take_in = links.burst_from(peer, -session), self.ordering.on_next_of_burst
-            if link is None:
-                return
-        for readable in links.in_turn(link, packet):
+        take_in = self.ordering.on_next if session > 0 else self.ordering.on_next_of_burst
+        link = self.links.incoming_from(peer, session)
+        if link is None:
+            return
+        if packet.number == link.next and not link.held:
+            take_in(peer, link, packet, out)
+            self._finish(out)
+            return
+        for readable in self.links.in_turn(peer, link, packet):
             take_in(peer, link, readable, out)
             self._finish(out)
         if link.held:
@@ -201,7 +197,10 @@ class Locamu(Machine):
         if len(forwarders) < len(ack.columns):
             raise PeerError(self.here.routes.nodes[peer], "sent an acknowledgement that makes no sense")
         if ack.reset:
-            self.links.close(peer)
+            if ack.ask:  # It has recovered.
+                self.links.close(peer)
+            else:
+                self.links.give_up(peer)
             self.store.forget_sent(peer)
         columns = [column for column in ack.columns if column[0] in self.here.distance]
         if self.waiting.acknowledge(peer, columns) and self.store.entries:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ordercast.core.machine import Outbox
 from ordercast.protocols.locamu.forwarding import LONGEST_BURST, Forwarding
+from ordercast.protocols.locamu.links import Links
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import Ack
 from ordercast.protocols.locamu.parts import Part
@@ -30,6 +31,7 @@ class Resend(Part):
     here: Neighbourhood
     waiting: Waiting
     store: Store
+    links: Links
     rounds: Rounds
     forwarding: Forwarding
 
@@ -105,7 +107,7 @@ class Resend(Part):
 
         Suspected nodes are not asked for answers, and whole headers have no sessions.
         """
-        shows = self.forwarding.delta and self.rules.pushes and peer not in self.here.suspected
+        shows = self.links.compresses(peer) and self.rules.pushes and peer not in self.here.suspected
         return shows and entry.is_under_way(peer, answered - 1)
 
     def _send_as_many(self, again: list[Entry], peer: int, out: Outbox) -> None:
