@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.experiments import STUDIES, Claim, Study, StudyResult, run_study
+from ordercast.experiments.kit.study import Picture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +32,9 @@ def judge(table: pa.Table) -> list[Claim]:
     return [Claim(id="sum", source="toy", statement="The squares are squares.", measured=str(total), holds=True)]
 
 
-def draw(table: pa.Table, directory: Path) -> list[Path]:
+def draw(table: pa.Table, directory: Path) -> list[Picture]:
     (directory / "rows.svg").write_text(f"<svg><!-- {table.num_rows} --></svg>")
-    return [directory / "rows.svg"]
+    return [Picture(directory / "rows.svg", "Rows.")]
 
 
 def squares(marks: Path, special: Callable[[int], None] | None = None, count: int = COUNT) -> Study:

@@ -133,14 +133,21 @@ def _exit_code(result: StudyResult) -> int:
 def _page(result: StudyResult, command: str) -> StudyReport:
     from ordercast.report.study import StudyReport, Table
 
+    order = {one.id: place for place, one in enumerate(result.study.in_order(result.scale))}
+    rows = sorted(result.table.to_pylist(), key=lambda row: order[row["id"]])
+    parameters = list(dict.fromkeys(name for row in result.study.scales[result.scale] for name in row))
+    headers = [*parameters, *(name for name in result.table.column_names if name not in (*parameters, "id")), "id"]
     return StudyReport(
         name=result.study.name,
+        source=result.study.source,
         description=f"{result.study.title}\n\n{result.study.description}",
+        words=dict(result.study.words),
         scale=result.scale,
-        claims=[msgspec.to_builtins(claim) for claim in result.claims],
-        figures=result.figures,
+        runs=f"{len(rows)} configurations. {result.runs}",
+        claims=[{**msgspec.to_builtins(claim), "of_source": claim.of_source} for claim in result.claims],
+        figures=[(figure.file, figure.caption) for figure in result.figures],
         failed=[msgspec.to_builtins(failure) for failure in result.failed],
-        table=Table(result.table.column_names, [list(row.values()) for row in result.table.to_pylist()]),
+        table=Table(headers, len(parameters), [[row[name] for name in headers] for row in rows]),
         command=command,
     )
 
@@ -148,11 +155,12 @@ def _page(result: StudyResult, command: str) -> StudyReport:
 def _print_result(result: StudyResult) -> None:
     from rich.table import Table
 
-    table = Table("claim", "statement", "measured", "holds", box=None, pad_edge=False)
-    for claim in result.claims:
-        table.add_row(claim.id, claim.statement, claim.measured, _HOLDS[claim.holds])
+    table = Table("claim", "of", "statement", "measured", "holds", box=None, pad_edge=False)
+    for claim in sorted(result.claims, key=lambda claim: not claim.of_source):
+        whose = "the source" if claim.of_source else "our own"
+        table.add_row(claim.id, whose, claim.statement, claim.measured, _HOLDS[claim.holds])
     screen = console()
     screen.print(table)
-    screen.print(f"{result.table.num_rows} configurations, {result.executed} of them run now")
+    screen.print(f"{result.table.num_rows} configurations, {result.executed} of them run now; {result.runs}")
     for failure in result.failed:
         screen.print(f"failed: {failure.id} {failure.parameters}: {failure.error}", style="red", markup=False)

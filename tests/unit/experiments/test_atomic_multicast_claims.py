@@ -158,7 +158,7 @@ def test_the_same_results_are_drawn_as_the_same_figures(study: Study, tmp_path: 
     drawn = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        drawn.append([(path.name, path.read_bytes()) for path in study.figures(table, tmp_path / name)])
+        drawn.append([(one.file.name, one.file.read_bytes()) for one in study.figures(table, tmp_path / name)])
     assert drawn[0] == drawn[1]
     assert drawn[0]
 

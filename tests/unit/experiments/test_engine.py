@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ordercast.core.errors import InvariantError
-from ordercast.experiments.kit.engine import results_table, run_study
+from ordercast.experiments.kit.engine import distinct, results_table, run_study
 from ordercast.experiments.kit.parts import Part, Parts
-from ordercast.experiments.kit.study import Claim, Row, Study
+from ordercast.experiments.kit.study import Claim, Picture, Row, Study
 from ordercast.experiments.kit.sweep import Sweep, attempt
 from ordercast.verify.spark.java import EnvironmentLacks
 
@@ -42,9 +43,9 @@ def test_a_column_with_two_meanings_is_a_bug_of_the_study(result: Row) -> None:
         results_table([part("a", {"n": 1}, result)])
 
 
-def draw(_table: pa.Table, directory: Path) -> list[Path]:
+def draw(_table: pa.Table, directory: Path) -> list[Picture]:
     (directory / "one.svg").write_text("<svg/>")
-    return [directory / "one.svg"]
+    return [Picture(directory / "one.svg", "One.")]
 
 
 def judge(table: pa.Table) -> list[Claim]:
@@ -76,14 +77,34 @@ def test_a_finished_study_is_concluded_without_starting_spark(tmp_path: Path, mo
     assert (result.executed, result.failed, told) == (0, [], [(2, 2)])
     assert pq.read_table(tmp_path / "results.parquet").equals(result.table)
     assert result.table.num_rows == 2
-    assert result.figures == [tmp_path / "figures" / "one.svg"]
-    assert result.figures[0].is_file()
+    assert result.figures == [Picture(tmp_path / "figures" / "one.svg", "One. n = 1 run a point.")]
+    assert result.figures[0].file.is_file()
     written = json.loads((tmp_path / "claims.json").read_bytes())
     assert (written["study"], written["scale"], written["failed"]) == ("toy", "quick", 0)
     assert written["claims"] == [{"id": "c", "source": "s", "statement": "t", "measured": "2 rows", "holds": None}]
     assert result.undecided == result.claims
     assert result.refuted == []
     assert not (tmp_path / "failed.json").exists()
+
+
+def test_runs_that_came_out_the_same_under_several_seeds_are_counted_once(tmp_path: Path) -> None:
+    """All of them are in the results; claims, figures and n see the different ones."""
+    points: list[Row] = [{"n": n, "seed": seed} for n in (1, 2) for seed in range(3)]
+    study = msgspec.structs.replace(STUDY, scales={"quick": points})
+    for one in study.configurations("quick"):
+        moved = 1 if one.parameters == {"n": 2, "seed": 2} else 0
+        Parts(tmp_path).keep(part(one.id, one.parameters, {"x": 7 + moved}))
+    result = run_study(study, scale="quick", out=tmp_path)
+    assert result.table.num_rows == 6
+    assert result.claims[0].measured == "3 rows"
+    told = "n = 1 to 2 runs a point. 3 runs came out as one with another seed did, and are not counted."
+    assert result.runs == told
+    assert result.figures[0].caption == f"One. {told}"
+
+
+def test_the_same_result_at_two_points_is_two_observations() -> None:
+    parts = [part("a", {"n": 1, "seed": 0}, {"x": 7}), part("b", {"n": 2, "seed": 0}, {"x": 7})]
+    assert distinct(parts) == parts
 
 
 def test_an_exception_becomes_one_line_and_its_traceback() -> None:

@@ -13,11 +13,11 @@ import pytest
 from ordercast.experiments.ginger import FAULTS_STUDY, KEYS_STUDY, REPAIR_STUDY, SCENARIOS_STUDY, STUDIES
 from ordercast.experiments.ginger.delays import Doors
 from ordercast.experiments.ginger.reference import PROTOTYPE_KEYS_MS, PROTOTYPE_MS
-from ordercast.experiments.ginger.results import estimate
 from ordercast.experiments.ginger.runs import measure, measure_repair
 from ordercast.experiments.ginger.setting import (
     BROKERS,
     CLIENTS,
+    DRAWN,
     FAILING,
     PROCESSES,
     configuration,
@@ -25,6 +25,7 @@ from ordercast.experiments.ginger.setting import (
     mean_path_ms,
     scenario,
 )
+from ordercast.experiments.kit.results import estimate
 from ordercast.experiments.kit.study import Claim, Row, Study
 from ordercast.net.wire.credentials import split_address
 from ordercast.scenario.model import Schedule
@@ -117,6 +118,29 @@ def test_a_claim_that_the_results_contradict_does_not_hold(claim: str) -> None:
     assert judged(study, rows)[claim].holds is False
 
 
+def test_repairs_of_five_rounds_that_are_shorter_than_of_four_are_not_hidden_by_their_mean() -> None:
+    rows = [
+        row | {"b4_rounds": 4, "b4_synchronised_ms": 2500.0} if row["scenario"] == "S5" else row
+        for row in ideal_results(REPAIR_STUDY)
+    ]
+    claim = judged(REPAIR_STUDY, rows)["Q1"]
+    assert "4 rounds 2500" in claim.measured
+    assert claim.holds is False
+
+
+def test_every_seed_of_the_repair_study_has_latencies_of_its_own_within_the_sources_ranges() -> None:
+    links = []
+    for seed in range(3):
+        planned = scenario(configuration("S1", seed=seed, operations=20, latencies=DRAWN))
+        links.append({link.between: link.latency_ms for link in planned.links if link.between[0].startswith("b")})
+    assert len({tuple(sorted(found.items())) for found in links}) == 3
+    for found in links:
+        assert len(found) == 28
+        assert 70 <= float(str(found["b0", "b1"])) <= 160
+        assert 180 <= float(str(found["b0", "b3"])) <= 300
+        assert 5 <= float(str(found["b1", "b4"])) <= 70
+
+
 def test_the_tail_after_the_crash_must_grow_with_the_rounds() -> None:
     rows = [
         {**row, "all_after_ms_p95": 2000.0} if row["scenario"] == "S1" else row for row in ideal_results(FAULTS_STUDY)
@@ -136,7 +160,7 @@ def test_figures_are_drawn_and_the_same_each_time(study: Study, tmp_path: Path) 
     pictures = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        pictures.append([path.read_bytes() for path in study.figures(table, tmp_path / name)])
+        pictures.append([one.file.read_bytes() for one in study.figures(table, tmp_path / name)])
     assert pictures[0] == pictures[1]
     assert len(pictures[0]) >= 2
 

@@ -180,6 +180,6 @@ def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path: Path) -> None:
     drawings = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        drawings.append([path.read_bytes() for path in FAULTS_STUDY.figures(results, tmp_path / name)])
+        drawings.append([one.file.read_bytes() for one in FAULTS_STUDY.figures(results, tmp_path / name)])
     assert len(drawings[0]) == 2
     assert drawings[0] == drawings[1]

@@ -220,7 +220,7 @@ def test_figures_are_drawn_and_the_same_each_time(study: Study, tmp_path: Path) 
     pictures = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        pictures.append([path.read_bytes() for path in study.figures(table, tmp_path / name)])
+        pictures.append([one.file.read_bytes() for one in study.figures(table, tmp_path / name)])
     assert pictures[0] == pictures[1]
     assert len(pictures[0]) == 2
 

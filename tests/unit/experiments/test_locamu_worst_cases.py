@@ -150,8 +150,8 @@ def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path: Path) -> None:
     one.mkdir()
     two.mkdir()
     first, second = WORST_CASE_STUDY.figures(results, one), WORST_CASE_STUDY.figures(results, two)
-    assert [path.name for path in first] == ["figure-5.4.svg", "largest-headers.svg"]
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert [one.file.name for one in first] == ["figure-5.4.svg", "largest-headers.svg"]
+    assert [one.file.read_bytes() for one in first] == [one.file.read_bytes() for one in second]
 
 
 def test_headers_of_a_burst_come_near_the_worst_case_of_causal_barriers_and_stay_below() -> None:

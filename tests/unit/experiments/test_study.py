@@ -10,14 +10,14 @@ import pytest
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.experiments import STUDIES, lookup
-from ordercast.experiments.kit.study import Claim, Row, Study
+from ordercast.experiments.kit.study import Claim, Picture, Row, Study
 
 
 def no_claims(_table: pa.Table) -> list[Claim]:
     return []
 
 
-def no_figures(_table: pa.Table, _directory: Path) -> list[Path]:
+def no_figures(_table: pa.Table, _directory: Path) -> list[Picture]:
     return []
 
 

@@ -93,7 +93,7 @@ def test_the_same_results_are_drawn_as_the_same_three_figures(tmp_path: Path) ->
     drawn = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        drawn.append([(path.name, path.read_bytes()) for path in STUDY.figures(table, tmp_path / name)])
+        drawn.append([(one.file.name, one.file.read_bytes()) for one in STUDY.figures(table, tmp_path / name)])
     assert drawn[0] == drawn[1]
     assert [name for name, _ in drawn[0]] == ["header-bytes.svg", "held-share.svg", "hold-back.svg"]
 

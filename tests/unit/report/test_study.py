@@ -16,8 +16,9 @@ PIXEL = base64.b64decode(
 )
 
 
-def claim(name: str, holds: bool | None) -> dict[str, object]:
-    return {"id": name, "source": "[BSS91] 5.1", "statement": "headers < n", "measured": 4.0213, "holds": holds}
+def claim(name: str, holds: bool | None, *, of_source: bool = True) -> dict[str, object]:
+    told = {"source": "[BSS91] 5.1", "statement": "headers < n", "measured": 4.0213}
+    return {"id": name, "of_source": of_source, "holds": holds, **told}
 
 
 def study(tmp_path: Path, **changes: object) -> StudyReport:
@@ -25,12 +26,15 @@ def study(tmp_path: Path, **changes: object) -> StudyReport:
     figure.write_bytes(PIXEL)
     values = {
         "name": "vector-overhead",
+        "source": "[PC18] Nédelec",
+        "words": {"B": "bytes"},
+        "runs": "2 configurations. n = 1 run a point.",
         "description": "How headers grow.\n\nNodes are swept.",
         "scale": "quick",
         "claims": [claim("C1", True)],
-        "figures": [figure],
+        "figures": [(figure, "Headers of a copy, by the number of nodes. n = 3 runs a point.")],
         "failed": [],
-        "table": Table(["protocol", "nodes"], [["vector", 64], ["<b>", None]]),
+        "table": Table(["protocol", "nodes", "rate", "bytes"], 3, [["vector", 64, 1.0, 9], ["<b>", None, 1.0, None]]),
         "command": "ordercast experiment run vector-overhead",
     }
     return StudyReport(**{**values, **changes})  # type: ignore[arg-type]
@@ -38,7 +42,7 @@ def study(tmp_path: Path, **changes: object) -> StudyReport:
 
 def test_a_study_whose_claims_hold_says_how_many(tmp_path: Path) -> None:
     page = Page(render_study(study(tmp_path)))
-    assert "Claims that hold: 1 of 1" in page.text
+    assert "Claims that hold: 1 of 1 of the source" in page.text
     assert any("held" in str(paragraph.get("class")) for paragraph in page.all("p"))
     assert "ordercast experiment run vector-overhead" in page.text
 
@@ -47,7 +51,7 @@ def test_broken_and_undecided_claims_are_named(tmp_path: Path) -> None:
     claims = [claim("C1", True), claim("C2", False), claim("C3", None)]
     page = Page(render_study(study(tmp_path, claims=claims)))
 
-    assert "Claims that hold: 1 of 3" in page.text
+    assert "Claims that hold: 1 of 3 of the source" in page.text
     assert "do not hold: C2" in page.text
     assert "undecided: C3" in page.text
     assert "✗ does not hold" in page.text
@@ -61,13 +65,13 @@ def test_failed_configurations_are_told_with_their_error(tmp_path: Path) -> None
 
 def test_figures_are_inside_the_page_with_words(tmp_path: Path) -> None:
     (image,) = Page(render_study(study(tmp_path))).all("img")
-    assert image["alt"] == "header bytes by nodes"
+    assert image["alt"] == "Headers of a copy, by the number of nodes. n = 3 runs a point."
     assert str(image["src"]) == "data:image/png;base64," + base64.b64encode(PIXEL).decode()
 
 
 def test_a_figure_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"gone\.svg: cannot be read: No such file"):
-        write_study_report(tmp_path / "out.html", study(tmp_path, figures=[tmp_path / "gone.svg"]))
+        write_study_report(tmp_path / "out.html", study(tmp_path, figures=[(tmp_path / "gone.svg", "Gone.")]))
     assert not (tmp_path / "out.html").exists()
 
 
@@ -75,5 +79,30 @@ def test_results_are_a_table_of_words(tmp_path: Path) -> None:
     write_study_report(tmp_path / "out.html", study(tmp_path))
     text = Page((tmp_path / "out.html").read_text()).text
 
-    assert "vector 64" in text
-    assert "<b> —" in text
+    assert "vector 64 9" in text
+    assert "<b> — —" in text
+    assert "The same in every row: rate 1" in text
+
+
+def test_claims_of_the_source_are_counted_apart_from_our_own(tmp_path: Path) -> None:
+    claims = [claim("Q1", True), claim("ours", True, of_source=False), claim("ours-2", False, of_source=False)]
+    text = Page(render_study(study(tmp_path, claims=claims))).text
+    assert "Claims that hold: 1 of 1 of the source, 1 of 2 of our own" in text
+    assert text.index("Claims of the source") < text.index("Q1") < text.index("Claims of our own")
+
+
+def test_many_columns_are_divided_so_that_none_is_cut_off(tmp_path: Path) -> None:
+    names = [f"m{i}" for i in range(25)]
+    rows = [["vector", *range(25)], ["fifo", *range(1, 26)]]
+    page = Page(render_study(study(tmp_path, table=Table(["protocol", *names], 1, rows))))
+    tables = page.text.split("One row a configuration")[1:]
+    assert len(tables) == 3
+    assert all("vector" in text and "fifo" in text for text in tables)
+    assert all(name in page.text for name in names)
+
+
+def test_abbreviations_source_and_number_of_runs_are_on_the_page(tmp_path: Path) -> None:
+    text = Page(render_study(study(tmp_path))).text
+    assert "B bytes" in text
+    assert "[PC18] Nédelec" in text
+    assert "n = 1 run a point" in text

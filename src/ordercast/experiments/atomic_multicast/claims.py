@@ -12,25 +12,18 @@ import pyarrow as pa
 from ordercast.experiments.atomic_multicast.claims_common import (
     closed_loop,
     exact_packets,
-    guarantees_hold,
+    held,
     packets_without_gaps,
     reduced_clocks_are_smaller,
     weaker_rules_visit_less,
 )
-from ordercast.experiments.atomic_multicast.results import (
-    Figure,
-    Results,
-    falls,
-    few_servers,
-    listed,
-    ratios,
-    rises,
-)
+from ordercast.experiments.atomic_multicast.results import Results, few_servers, listed, ratios
 from ordercast.experiments.atomic_multicast.runs import DCC, DCC_RV, DF, FEW, GROUPS, RANDOM, SKEEN, STRIDED, TPCC
 from ordercast.experiments.atomic_multicast.scales import SHARES, SIZES, SOME_CLIENTS
 from ordercast.experiments.atomic_multicast.sources import DCC as ARTICLE
+from ordercast.experiments.kit.claims import all_of
+from ordercast.experiments.kit.results import Number, falls, rises
 from ordercast.experiments.kit.study import Claim
-from ordercast.experiments.kit.verdicts import all_of
 
 _RATE, _LATENCY, _P99 = "throughput_per_s", "latency_ms_mean", "latency_ms_p99"
 _FIXED = ("rand2", "rand4", "rand8")
@@ -51,7 +44,7 @@ def random_claims(table: pa.Table) -> list[Claim]:
         _gains_on_the_others(results, list(RANDOM), _MANY),
         _visits_per_destination_fall(results),
         _slowest_when_alone(results),
-        guarantees_hold(results),
+        held(results),
         closed_loop(results),
         exact_packets(results),
         weaker_rules_visit_less(results, list(RANDOM)),
@@ -64,7 +57,7 @@ def tpcc_claims(table: pa.Table) -> list[Claim]:
     return [
         _behind_on_tpcc(results),
         _reduced_is_better(results),
-        guarantees_hold(results),
+        held(results),
         closed_loop(results),
         weaker_rules_visit_less(results, [TPCC]),
     ]
@@ -77,7 +70,7 @@ def groups_claims(table: pa.Table) -> list[Claim]:
         _best_in_groups(results),
         _leaving_slows_down(results),
         _best_with_many(results),
-        guarantees_hold(results),
+        held(results),
         closed_loop(results),
         packets_without_gaps(results),
         weaker_rules_visit_less(results, list(GROUPS), layout=STRIDED, random=SHARES[-1]),
@@ -90,7 +83,7 @@ def clocks_claims(table: pa.Table) -> list[Claim]:
     return [
         _reduced_is_better(results),
         _fewer_servers_are_faster(results),
-        guarantees_hold(results),
+        held(results),
         closed_loop(results),
         reduced_clocks_are_smaller(results, TPCC),
     ]
@@ -103,7 +96,7 @@ def tcp_claims(table: pa.Table) -> list[Claim]:
         _degrades(results, FEW),
         _loses_throughput(results, FEW),
         _gains_on_the_others(results, FEW, FEW[-1:]),
-        guarantees_hold(results),
+        held(results),
     ]
 
 
@@ -226,7 +219,7 @@ def _fewer_servers_are_faster(results: Results) -> Claim:
     )
 
 
-def _in_groups(results: Results, system: str, group: str) -> Figure:
+def _in_groups(results: Results, system: str, group: str) -> Number:
     return results.average(_RATE, system, group, layout=STRIDED)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from ordercast.experiments.atomic_multicast.results import Figure, Results, falls, listed
+from ordercast.experiments.atomic_multicast.results import Results, listed
 from ordercast.experiments.atomic_multicast.runs import (
     CONTIGUOUS,
     COVER,
@@ -16,27 +15,20 @@ from ordercast.experiments.atomic_multicast.runs import (
     SKEEN,
 )
 from ordercast.experiments.atomic_multicast.scales import CLOCKS, MOST_CLIENTS, RULES, SIZES
-from ordercast.experiments.atomic_multicast.sources import OURS
-from ordercast.experiments.kit.study import GUARANTEES_HOLD, Claim, Row
-from ordercast.experiments.kit.verdicts import HELD, VIOLATED, all_of
+from ordercast.experiments.kit.claims import all_of, guarantees_hold
+from ordercast.experiments.kit.results import Number, falls
+from ordercast.experiments.kit.study import OURS, Claim, Row
 
 _LOOP_TOLERANCE = 0.1
 _SAME = 1.02
 """Runs of different rules see different schedules: so much more does not count as more."""
 
 
-def guarantees_hold(results: Results) -> Claim:
-    judged = Counter(row["judged"] for row in results.rows)
-    broken = [f"{row['system']} ({row['failed_checks']}), configuration {row['id']}" for row in results.rows
-              if row["judged"] == VIOLATED]  # fmt: skip
-    measured = f"held in {judged[HELD]} of {len(results.rows)} runs"
-    return Claim(
-        id=GUARANTEES_HOLD,
-        source=OURS,
-        statement="In every run all destinations deliver, in an acyclic order; Skeen and Delporte-Fauconnier involve "
-        "nobody else.",
-        measured=f"{measured}; violated: {'; '.join(broken)}" if broken else measured,
-        holds=False if broken else True if judged[HELD] == len(results.rows) else None,
+def held(results: Results) -> Claim:
+    return guarantees_hold(
+        results.rows,
+        "In every run all destinations deliver, in an acyclic order; Skeen and Delporte-Fauconnier involve no others.",
+        what="system",
     )
 
 
@@ -54,7 +46,7 @@ def closed_loop(results: Results) -> Claim:
     )
 
 
-def _loop(row: Row) -> Figure:
+def _loop(row: Row) -> Number:
     rate, latency, clients = row["throughput_per_s"], row["latency_ms_mean"], row["clients"]
     if isinstance(rate, float) and isinstance(latency, float) and isinstance(clients, int):
         return rate * latency / 1000 / clients
@@ -120,7 +112,7 @@ def weaker_rules_visit_less(
     )
 
 
-def _at_most(one: Figure, other: Figure) -> bool | None:
+def _at_most(one: Number, other: Number) -> bool | None:
     return None if one is None or other is None else one <= other * _SAME
 
 

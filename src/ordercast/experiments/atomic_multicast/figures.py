@@ -1,14 +1,14 @@
-"""The studies in pictures: latency against throughput, visits and fast hops, bytes. Same results, same bytes."""
+"""The studies in pictures: latency against throughput, visits and fast hops, bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 
-from ordercast.experiments.atomic_multicast.results import Figure as Measured
 from ordercast.experiments.atomic_multicast.results import Results, few_servers
 from ordercast.experiments.atomic_multicast.runs import (
     CONTIGUOUS,
@@ -33,123 +33,94 @@ from ordercast.experiments.atomic_multicast.scales import (
     SIZES,
     SOME_CLIENTS,
 )
+from ordercast.experiments.kit.figures import CONFIDENCE, Look, bars, drawn, label, legend, line, panels
+from ordercast.experiments.kit.results import Point
+from ordercast.experiments.kit.study import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_STYLE = {
-    SKEEN: ("#4d4d4d", "s"),
-    DF: ("#e69f00", "v"),
-    DCC: ("#d55e00", "^"),
-    DCC_RV: ("#0072b2", "o"),
-    LITE: ("#009e73", "D"),
-    COVER: ("#cc79a7", "P"),
+_LOOKS = {
+    SKEEN: Look("Skeen", "#4d4d4d", "s"),
+    DF: Look("Delporte-Fauconnier", "#e69f00", "v"),
+    DCC: Look("daisy chain (strict), whole clocks", "#d55e00", "^", "--", hollow=True),
+    DCC_RV: Look("daisy chain (strict)", "#0072b2", "o"),
+    LITE: Look("daisy chain (lite)", "#009e73", "D", "-.", hollow=True),
+    COVER: Look("daisy chain (cover)", "#cc79a7", "P", ":"),
 }
-"""Colours that the colour-blind tell apart, and shapes for print without colour."""
-_LABELS = {DCC: "daisy chain (strict), whole clocks", DCC_RV: "daisy chain (strict)", LITE: "daisy chain (lite)",
-           COVER: "daisy chain (cover)"}  # fmt: skip
-_PANEL_INCHES = (3.4, 3.3)
-_PANELS_A_ROW = 3
+_COLOURS = {look.label: look.colour for look in _LOOKS.values()}
 _SATURATED = f"{MOST_CLIENTS} clients"
+_MEAN = (
+    "The mean is that of all messages after the warm-up: nothing is trimmed. (The article leaves out the highest and "
+    "the lowest twentieth; that mean is in the results as latency_ms_trimmed.)"
+)
 
-Draw = Callable[[Results], "Figure"]
-Panels = Mapping[str, tuple[str, str]]
+Workloads = Mapping[str, tuple[str, str]]
 """Title to workload and layout."""
 
 
-def random_figures(table: pa.Table, directory: Path) -> list[Path]:
+def random_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Curves, visits and packets of random destinations."""
-    panels = {workload: (workload, "") for workload in RANDOM}
-    return _drawn(
-        Results(table),
-        directory,
-        {
-            "latency-throughput": lambda results: _curves(results, panels),
-            "visits": lambda results: _visits(results, panels),
-            "packets": lambda results: _packets(results, panels),
-        },
-    )
+    return _three(table, directory, {workload: (workload, "") for workload in RANDOM})
 
 
-def tpcc_figures(table: pa.Table, directory: Path) -> list[Path]:
+def tpcc_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Curves, visits and packets of TPC-C."""
-    panels = {"TPC-C": (TPCC, "")}
-    return _drawn(
-        Results(table),
-        directory,
-        {
-            "latency-throughput": lambda results: _curves(results, panels, wide=True),
-            "visits": lambda results: _visits(results, panels),
-            "packets": lambda results: _packets(results, panels),
-        },
-    )
+    return _three(table, directory, {"TPC-C": (TPCC, "")})
 
 
-def groups_figures(table: pa.Table, directory: Path) -> list[Path]:
+def _three(table: pa.Table, directory: Path, workloads: Workloads) -> list[Picture]:
+    pictures = {
+        "latency-throughput": lambda results: _curves(results, workloads),
+        "visits": lambda results: _visits(results, workloads),
+        "packets": lambda results: _packets(results, workloads),
+    }
+    return drawn(Results(table), directory, pictures)
+
+
+def groups_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Curves of strided groups; throughput, fast hops and visits against the share of messages that leave."""
-    panels = {f"{group}, strided": (group, STRIDED) for group in GROUPS}
-    return _drawn(
-        Results(table),
-        directory,
-        {
-            "latency-throughput": lambda results: _curves(results, panels),
-            "leaving-throughput": lambda results: _leaving(results, "throughput_per_s", "1000 multicasts/s", 1e-3),
-            "leaving-fast-hops": lambda results: _leaving(results, "fast_share", "fast hops over gaps (%)", 100.0),
-            "leaving-visits": lambda results: _leaving(results, "visits_per_message", "visits per multicast", 1.0),
-        },
-    )
+    workloads = {f"{group}, strided": (group, STRIDED) for group in GROUPS}
+    pictures = {
+        "latency-throughput": lambda results: _curves(results, workloads),
+        "leaving-throughput": lambda results: _leaving(results, "throughput_per_s", "1000 multicasts/s", 1e-3),
+        "leaving-fast-hops": lambda results: _leaving(results, "fast_share", "fast hops over gaps (%)", 100.0),
+        "leaving-visits": lambda results: _leaving(results, "visits_per_message", "visits per multicast", 1.0),
+    }
+    return drawn(Results(table), directory, pictures)
 
 
-def clocks_figures(table: pa.Table, directory: Path) -> list[Path]:
+def clocks_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Header bytes and latency, with whole and with reduced clocks, against the number of servers."""
-    return _drawn(Results(table), directory, {"clocks": _clocks})
+    return drawn(Results(table), directory, {"clocks": _clocks})
 
 
-def tcp_figures(table: pa.Table, directory: Path) -> list[Path]:
+def tcp_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Throughput and latency of real processes."""
-    return _drawn(few_servers(table), directory, {"throughput-latency": _real})
+    return drawn(few_servers(table), directory, {"throughput-latency": _real})
 
 
-def _drawn(results: Results, directory: Path, pictures: Mapping[str, Draw]) -> list[Path]:
-    import matplotlib as mpl
-
-    drawn = []
-    with mpl.rc_context({"svg.hashsalt": "ordercast", "font.size": 9, "axes.spines.top": False,
-                         "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3}):  # fmt: skip
-        for name, draw in pictures.items():
-            path = directory / f"{name}.svg"
-            draw(results).savefig(path, metadata={"Date": None})
-            drawn.append(path)
-    return drawn
-
-
-def _panels(count: int, width: float = _PANEL_INCHES[0]) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure
-
-    rows = 1 if count <= _PANELS_A_ROW else 2  # More side by side would be too small to read on a page.
-    columns = -(-count // rows)
-    figure = Figure(figsize=(width * columns, _PANEL_INCHES[1] * rows), layout="constrained")
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)[:count]
-
-
-def _curves(results: Results, panels: Panels, *, wide: bool = False) -> Figure:
+def _curves(results: Results, workloads: Workloads) -> Figure:
     """Each point is a number of clients: to the right and down is better."""
-    figure, all_axes = _panels(len(panels), 7.0 if wide else _PANEL_INCHES[0])
-    for axes, (title, (workload, layout)) in zip(all_axes, panels.items(), strict=True):
-        for system in COMPARED:
-            points = [
-                (results.average("throughput_per_s", system, workload, clients=clients, layout=layout),
-                 results.average("latency_ms_mean", system, workload, clients=clients, layout=layout))
-                for clients in results.clients()
-            ]  # fmt: skip
-            _line(axes, points, system, scale=1e-3)
-        _logarithmic(axes)
-        axes.set_title(title, fontsize=10)
-        axes.set_xlabel("1000 multicasts/s")
-    all_axes[0].set_ylabel("mean latency (ms)")
+    columns = min(len(workloads), 2) if len(workloads) != 3 else 3
     shown = ", ".join(map(str, results.clients()))
-    _legend(figure, all_axes[0], f"{shown} clients, left to right")
+    figure, all_axes = panels(
+        -(-len(workloads) // columns), columns, f"Mean latency that clients see against throughput, for {shown} "
+        f"clients from left to right on every curve; to the right and down is better. {_MEAN}",
+        width=max(7.2 / columns, 3.6),
+    )  # fmt: skip
+    for axes, (title, (workload, layout)) in zip(all_axes, workloads.items(), strict=True):
+        for system, look in _LOOKS.items():
+            rates, latencies = (
+                [results.average(column, system, workload, clients=n, layout=layout) for n in results.clients()]
+                for column in ("throughput_per_s", "latency_ms_mean")
+            )
+            pairs = zip(rates, latencies, strict=True)
+            line(axes, [Point(x / 1e3, y) for x, y in pairs if x is not None and y is not None], look)
+        _logarithmic(axes)
+        label(axes, title, "1000 multicasts/s", "mean latency (ms)")
+    legend(figure, all_axes[0])
     return figure
 
 
@@ -165,128 +136,104 @@ def _logarithmic(axes: Axes) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def _line(axes: Axes, points: Sequence[tuple[Measured, Measured]], system: str, scale: float = 1.0) -> None:
-    known = [(x * scale, y) for x, y in points if x is not None and y is not None]
-    if known:
-        colour, marker = _STYLE[system]
-        axes.plot(
-            [x for x, _ in known],
-            [y for _, y in known],
-            color=colour,
-            marker=marker,
-            markersize=4.5,
-            linewidth=1.3,
-            label=_LABELS.get(system, system),
-        )
-
-
-def _legend(figure: Figure, axes: Axes, note: str) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, title=note, title_fontsize=8)
-
-
-def _visits(results: Results, panels: Panels) -> Figure:
-    figure, (left, right) = _panels(2, 4.2)
-    _bars(left, results, panels, RULES, "fast_share", 100.0)
-    left.set_title(f"Hops over gaps that are fast ({_SATURATED})", fontsize=10)
-    left.set_ylabel("share (%)")
-    _bars(right, results, panels, RULES, "visits_per_message", 1.0)
-    right.set_title("Servers visited that are no destinations", fontsize=10)
-    right.set_ylabel("visits per multicast")
-    _legend(figure, left, "")
+def _visits(results: Results, workloads: Workloads) -> Figure:
+    figure, (left, right) = panels(
+        1, 2, f"The daisy chain under each of its rules, by workload, with {_SATURATED}. Left: how many of the hops "
+        "over servers that are no destinations skip them. Right: how many such servers a message visits. "
+        f"{CONFIDENCE}",
+        width=4.2,
+    )  # fmt: skip
+    _bars(left, results, workloads, RULES, "fast_share", 100.0)
+    label(left, "Hops over gaps that are fast", "", "share (%)")
+    _bars(right, results, workloads, RULES, "visits_per_message", 1.0)
+    label(right, "Servers visited that are no destinations", "", "visits per multicast")
+    legend(figure, left)
     return figure
 
 
-def _packets(results: Results, panels: Panels) -> Figure:
-    figure, (left, right) = _panels(2, 4.2)
-    _bars(left, results, panels, COMPARED, "packets_per_message", 1.0)
-    left.set_title(f"Packets, answers not counted ({_SATURATED})", fontsize=10)
-    left.set_ylabel("packets per multicast")
-    _bars(right, results, panels, COMPARED, "header_bytes_per_hop", 1.0)
-    right.set_title("Header of a packet between servers", fontsize=10)
-    right.set_ylabel("mean header (bytes)")
-    _legend(figure, left, "")
+def _packets(results: Results, workloads: Workloads) -> Figure:
+    figure, (left, right) = panels(
+        1, 2, f"Packets that a multicast takes, answers to clients not counted, and the mean header of a packet "
+        f"between servers, by workload, with {_SATURATED}. {CONFIDENCE}", width=4.2,
+    )  # fmt: skip
+    _bars(left, results, workloads, COMPARED, "packets_per_message", 1.0)
+    label(left, "Packets", "", "packets per multicast")
+    _bars(right, results, workloads, COMPARED, "header_bytes_per_hop", 1.0)
+    label(right, "Header of a packet between servers", "", "mean header (bytes)")
+    legend(figure, left)
     return figure
 
 
 def _real(results: Results) -> Figure:
-    figure, (left, right) = _panels(2, 4.2)
-    panels = {workload: (workload, "") for workload in FEW}
-    measured = [system for system in COMPARED if any(row["system"] == system for row in results.rows)]
-    _bars(left, results, panels, measured, "throughput_per_s", 1e-3)
-    left.set_title(f"Throughput ({results.most_clients} clients)", fontsize=10)
-    left.set_ylabel("1000 multicasts/s")
-    _bars(right, results, panels, measured, "latency_ms_mean", 1.0)
-    right.set_title("Latency", fontsize=10)
-    right.set_ylabel("mean latency (ms)")
-    _legend(figure, left, "medians over the runs")
+    figure, (left, right) = panels(
+        1, 2, f"Throughput and mean latency of real processes over TCP on this machine, {results.most_clients} "
+        "clients, by number of destinations: medians over the runs of a point.", width=4.2,
+    )  # fmt: skip
+    workloads = {workload: (workload, "") for workload in FEW}
+    measured = [system for system in COMPARED if results.where(system=system)]
+    _bars(left, results, workloads, measured, "throughput_per_s", 1e-3)
+    label(left, "Throughput", "", "1000 multicasts/s")
+    _bars(right, results, workloads, measured, "latency_ms_mean", 1.0)
+    label(right, "Latency", "", "mean latency (ms)")
+    legend(figure, left)
     return figure
 
 
 def _bars(
-    axes: Axes,
-    results: Results,
-    panels: Panels,
-    systems: Sequence[str],
-    column: str,
-    scale: float,
+    axes: Axes, results: Results, workloads: Workloads, systems: Sequence[str], column: str, scale: float
 ) -> None:
-    width = 0.8 / len(systems)
-    for i, system in enumerate(systems):
-        figures = [results.average(column, system, workload, layout=layout) for workload, layout in panels.values()]
-        heights = [(figure or 0.0) * scale for figure in figures]
-        places = [place + (i - (len(systems) - 1) / 2) * width for place in range(len(panels))]
-        axes.bar(places, heights, width, color=_STYLE[system][0], label=_LABELS.get(system, system))
-    axes.set_xticks(range(len(panels)), list(panels))
-    axes.grid(visible=False, axis="x")
+    series = {
+        _LOOKS[system].label: [
+            results.find(column, system, workload, layout=layout) for workload, layout in workloads.values()
+        ]
+        for system in systems
+    }
+    bars(axes, list(workloads), series, _COLOURS, scale=scale)
 
 
-def _leaving(results: Results, column: str, label: str, scale: float) -> Figure:
-    figure, all_axes = _panels(len(GROUPS))
+def _leaving(results: Results, column: str, words: str, scale: float) -> Figure:
+    figure, all_axes = panels(
+        1, len(GROUPS), f"{words[0].upper()}{words[1:]} of the daisy chain under each of its rules, against the share "
+        f"of messages that leave their group for random servers, with {_SATURATED}, by size and number of groups. "
+        f"Strided groups have other groups' servers between their members; contiguous ones, drawn hollow, do not. "
+        f"{CONFIDENCE}",
+    )  # fmt: skip
     for axes, group in zip(all_axes, GROUPS, strict=True):
-        for layout, style in ((STRIDED, "-"), (CONTIGUOUS, ":")):
+        for layout in (STRIDED, CONTIGUOUS):
             for rule in RULES:
-                points = [
-                    (100 * share, value * scale)
-                    for share in SHARES
-                    if (value := results.average(column, rule, group, layout=layout, random=share)) is not None
-                ]
-                _styled(axes, points, rule, style, f"{_LABELS[rule]}, {layout}")
-        axes.set_title(f"{group} ({_SATURATED})", fontsize=10)
-        axes.set_xlabel("messages to random servers (%)")
+                look = _variant(rule, f"{_LOOKS[rule].label}, {layout}", hollow=layout == CONTIGUOUS)
+                found = {share: results.find(column, rule, group, layout=layout, random=share) for share in SHARES}
+                points = [Point(100 * share, value.mean, value.half) for share, value in found.items() if value]
+                line(axes, points, look, scale=scale)
+        label(axes, group, "messages to random servers (%)", words)
         axes.set_ylim(bottom=0)
-    all_axes[0].set_ylabel(label)
-    _legend(figure, all_axes[0], "")
+    legend(figure, all_axes[0])
     return figure
 
 
-def _styled(axes: Axes, points: Sequence[tuple[float, float]], system: str, style: Any, label: str) -> None:
-    if points:
-        colour, marker = _STYLE[system]
-        xs, ys = zip(*points, strict=True)
-        axes.plot(xs, ys, style, color=colour, marker=marker, markersize=4.5, linewidth=1.3, label=label)
+def _variant(rule: str, name: str, *, hollow: bool) -> Look:
+    return msgspec.structs.replace(_LOOKS[rule], label=name, style=":" if hollow else "-", hollow=hollow)
 
 
 def _clocks(results: Results) -> Figure:
-    figure, all_axes = _panels(3)
+    figure, all_axes = panels(
+        1, 3, "The daisy chain under each of its rules with whole clocks (hollow) and with reduced ones, against the "
+        f"number of servers: header of a packet between servers ({_SATURATED}), mean and 99th percentile of the "
+        f"latency ({SOME_CLIENTS} clients). {_MEAN} {CONFIDENCE}",
+    )  # fmt: skip
     columns = (
         ("header_bytes_per_hop", MOST_CLIENTS, "Header between servers", "bytes per packet"),
-        ("latency_ms_mean", SOME_CLIENTS, f"Latency, mean ({SOME_CLIENTS} clients)", "ms"),
-        ("latency_ms_p99", SOME_CLIENTS, f"Latency, 99th percentile ({SOME_CLIENTS} clients)", "ms"),
+        ("latency_ms_mean", SOME_CLIENTS, "Latency, mean", "ms"),
+        ("latency_ms_p99", SOME_CLIENTS, "Latency, 99th percentile", "ms"),
     )
-    for axes, (column, clients, title, label) in zip(all_axes, columns, strict=True):
+    for axes, (column, clients, title, words) in zip(all_axes, columns, strict=True):
         for rule, whole in CLOCKS.items():
-            for system, style, kind in ((rule, "-", "reduced"), (whole, ":", "whole")):
-                points = [
-                    (float(servers), value)
-                    for servers in SIZES
-                    if (value := results.average(column, system, TPCC, clients=clients, servers=servers)) is not None
-                ]
-                _styled(axes, points, rule, style, f"{_LABELS[rule]}, {kind} clocks")
-        axes.set_title(title, fontsize=10)
+            for system, kind in ((rule, "reduced"), (whole, "whole")):
+                look = _variant(rule, f"{_LOOKS[rule].label}, {kind} clocks", hollow=kind == "whole")
+                found = {n: results.find(column, system, TPCC, clients=clients, servers=n) for n in SIZES}
+                line(axes, [Point(n, value.mean, value.half) for n, value in found.items() if value], look)
+        label(axes, title, "servers", words)
         axes.set_xticks(SIZES)
-        axes.set_xlabel("servers")
-        axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
-    _legend(figure, all_axes[0], "")
+    legend(figure, all_axes[0], columns=2)
     return figure

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ordercast.experiments.atomic_multicast.measures import measures
+from ordercast.experiments.kit.claims import judged
 from ordercast.experiments.kit.study import Row
-from ordercast.experiments.kit.verdicts import judged
 from ordercast.scenario.model import (
     AnyTo,
     ClosedLoad,

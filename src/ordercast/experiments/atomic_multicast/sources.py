@@ -1,4 +1,3 @@
 """The documents behind the studies."""
 
 DCC = "[DCC] Louzada, Dotti: Daisy Chain Cast - um protocolo para Multicast Atômico, PUCRS"
-OURS = "Ordercast: of this implementation, not of a paper"

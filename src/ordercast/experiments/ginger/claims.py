@@ -13,24 +13,22 @@ from ordercast.experiments.ginger.claims_common import (
     eventual_and_causal_are_alike,
     faults_cost,
     faults_cost_little,
-    guarantees_hold,
+    held,
     like_the_prototype,
     totals_are_slower,
 )
 from ordercast.experiments.ginger.claims_structure import structural_claims
 from ordercast.experiments.ginger.measures import GUARANTEES
 from ordercast.experiments.ginger.reference import PROTOTYPE_KEYS_MS, PROTOTYPE_REPAIRS
-from ordercast.experiments.ginger.repairs import Mended, failovers, repairs
-from ordercast.experiments.ginger.results import Estimate, Results, estimate, shown, within
+from ordercast.experiments.ginger.repairs import Mended, failovers, repairs, took
 from ordercast.experiments.ginger.scales import BUFFER, BY_FAULTS, KEYS, LENGTH, MANY_KEYS, ONE_KEY, SMALL_BUFFER
 from ordercast.experiments.ginger.setting import MAIN, PROCESSES, mean_path_ms
-from ordercast.experiments.ginger.sources import OURS
-from ordercast.experiments.kit.study import Claim
-from ordercast.experiments.kit.verdicts import HELD, all_of
+from ordercast.experiments.kit.claims import HELD, all_of
+from ordercast.experiments.kit.results import Estimate, Results, estimate, rises, shown, within
+from ordercast.experiments.kit.study import OURS, Claim
 
 _NEAR = 0.10
 _SLACK = 1.02
-_MANY_ROUNDS = 4
 _GROWS = 1.3
 """A mean that grows by so much from one length of the run to the doubled one belongs to a queue that grows."""
 
@@ -38,7 +36,7 @@ _GROWS = 1.3
 def scenario_claims(table: pa.Table) -> list[Claim]:
     results = Results(table)
     return [
-        guarantees_hold(results),
+        held(results),
         bank_agrees(results),
         _real_processes(results),
         *structural_claims(results),
@@ -54,7 +52,7 @@ def scenario_claims(table: pa.Table) -> list[Claim]:
 def repair_claims(table: pa.Table) -> list[Claim]:
     results = Results(table)
     return [
-        guarantees_hold(results),
+        held(results),
         bank_agrees(results),
         _more_rounds(results),
         _elections(results),
@@ -65,7 +63,7 @@ def repair_claims(table: pa.Table) -> list[Claim]:
 def fault_claims(table: pa.Table) -> list[Claim]:
     results = Results(table)
     return [
-        guarantees_hold(results), bank_agrees(results), faults_cost(results), faults_cost_little(results),
+        held(results), bank_agrees(results), faults_cost(results), faults_cost_little(results),
         like_the_prototype(results), _small_buffer(results),
     ]  # fmt: skip
 
@@ -73,7 +71,7 @@ def fault_claims(table: pa.Table) -> list[Claim]:
 def key_claims(table: pa.Table) -> list[Claim]:
     results = Results(table)
     return [
-        guarantees_hold(results), bank_agrees(results), _more_keys(results), _saturated_by_one_key(results),
+        held(results), bank_agrees(results), _more_keys(results), _saturated_by_one_key(results),
         _saturated_by_sessions(results),
     ]  # fmt: skip
 
@@ -116,29 +114,26 @@ def _follows_the_links(results: Results) -> Claim:
 
 
 def _more_rounds(results: Results) -> Claim:
+    """Every number of rounds by itself: put together, those that do not fit would not show."""
     plain = [repair for repair in repairs(results) if not repair.elected]
-    groups = {
-        "1 round": [r for r in plain if r.rounds == 1],
-        "2 rounds": [r for r in plain if r.rounds == 2],
-        f"{_MANY_ROUNDS} or more": [r for r in plain if r.rounds >= _MANY_ROUNDS],
-    }
-    means = [estimate([r.ms for r in group]) for group in groups.values()]
-    known = [found.mean for found in means if found is not None]
-    every = sorted({r.rounds for r in plain})
-    by_rounds = ", ".join(f"{n}: {_range([r for r in plain if r.rounds == n])}" for n in every)
+    by_rounds = {n: [r for r in plain if r.rounds == n] for n in sorted({r.rounds for r in plain})}
+    means = [took(group) for group in by_rounds.values()]
+    told = ", ".join(
+        f"{n} {'round' if n == 1 else 'rounds'} {_range(group)}" for n, group in by_rounds.items()
+    )  # fmt: skip
     return claim(
         "Q1",
-        "Repair time, from the loss of the parent to the last missed publication, grows with the rounds: its mean for "
-        f"1, for 2 and for {_MANY_ROUNDS} or more rounds increases (repairs without an election of one's own).",
-        f"mean ms: {', '.join(f'{name} {shown(found)}' for name, found in zip(groups, means, strict=True))}; smallest, "
-        f"mean and largest by rounds: {by_rounds}. With the same rounds, distance decides. {PROTOTYPE_REPAIRS}",
-        all(a < b for a, b in pairwise(known)) if len(known) == len(groups) else None,
+        "Repair time, from the loss of the parent to the last missed publication, grows with the rounds: its mean "
+        "increases from every number of rounds to the next (repairs without an election of one's own).",
+        f"mean ms with n repairs, smallest to largest: {told}. With the same rounds, distance decides. "
+        f"{PROTOTYPE_REPAIRS}",
+        rises([found.mean for found in means if found is not None]),
     )
 
 
 def _range(group: Sequence[Mended]) -> str:
-    times = [repair.ms for repair in group]
-    return f"{min(times):.0f}, {sum(times) / len(times):.0f}, {max(times):.0f}"
+    times, found = [repair.ms for repair in group], took(group)
+    return f"{shown(found)} (n = {found.n if found else 0}, {min(times):.0f} to {max(times):.0f})"
 
 
 def _elections(results: Results) -> Claim:
@@ -146,9 +141,10 @@ def _elections(results: Results) -> Claim:
     children = [r for r in repairs(results) if r.elected]
     winners = [r for r in children if not r.parent]
     others = [r for r in children if r.parent]
-    took = {name: [r.election_ms for r in winners if r.scenario == name] for name in ("S2", "S4")}
-    told = ", ".join(f"{name} {shown(estimate(times))}" for name, times in took.items())
-    rest = ", ".join(f"{name} {shown(estimate([r.ms for r in others if r.scenario == name]))}" for name in ("S2", "S4"))
+    names = ("S2", "S4")
+    elections = {name: estimate(r.election_ms for r in winners if r.scenario == name) for name in names}
+    told = ", ".join(f"{name} {shown(found)}" for name, found in elections.items())
+    rest = ", ".join(f"{name} {shown(took([r for r in others if r.scenario == name]))}" for name in names)
     elected = sorted({r.broker for r in winners})
     return claim(
         "election-apart",
@@ -244,7 +240,7 @@ def _grows_within_noise(results: Results, column: str, scenario: str, fewer: int
         if seed in by_seed[1]
     ]
     found = estimate(growth)
-    return found is not None and (found.seeds == 1 or found.mean <= found.half)
+    return found is not None and (found.n == 1 or found.mean <= found.half)
 
 
 def _saturated_by_one_key(results: Results) -> Claim:

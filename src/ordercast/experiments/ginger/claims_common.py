@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ordercast.experiments.ginger.measures import GUARANTEES
 from ordercast.experiments.ginger.reference import PROTOTYPE_MS
-from ordercast.experiments.ginger.results import Results, above, estimate, numbers, shown, within
 from ordercast.experiments.ginger.scales import FEW_KEYS
 from ordercast.experiments.ginger.setting import MAIN, SCENARIOS
-from ordercast.experiments.ginger.sources import OURS, SHORT
-from ordercast.experiments.kit.study import GUARANTEES_HOLD, Claim
-from ordercast.experiments.kit.verdicts import HELD, VIOLATED, all_of
+from ordercast.experiments.ginger.sources import SHORT
+from ordercast.experiments.kit.claims import all_of, guarantees_hold
+from ordercast.experiments.kit.results import Results, above, estimate, numbers, shown, within
+from ordercast.experiments.kit.study import OURS, Claim
 
 _EQUAL = "equal"
 _SLOWER, _SLOWER_FEW = 1.5, 1.2
@@ -27,18 +26,12 @@ def claim(id_: str, statement: str, measured: str, holds: bool | None, *, source
     return Claim(id=id_, source=source, statement=statement, measured=measured, holds=holds)
 
 
-def guarantees_hold(results: Results) -> Claim:
-    judged = Counter(row["judged"] for row in results.rows)
-    broken = [f"{row['scenario']} ({row['failed_checks']}), configuration {row['id']}" for row in results.rows
-              if row["judged"] == VIOLATED]  # fmt: skip
-    measured = f"held in {judged[HELD]} of {len(results.rows)} runs"
-    return claim(
-        GUARANTEES_HOLD,
+def held(results: Results) -> Claim:
+    return guarantees_hold(
+        results.rows,
         "Every run holds what it promises: integrity, agreement, FIFO, causal and total order, one order of all totals "
         "of a topic, and real time.",
-        f"{measured}; violated: {'; '.join(broken)}" if broken else measured,
-        False if broken else True if judged[HELD] == len(results.rows) else None,
-        source=OURS,
+        what="scenario",
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ordercast.experiments.ginger.results import Results
 from ordercast.experiments.ginger.setting import PROCESSES
 from ordercast.experiments.ginger.sources import SHORT
+from ordercast.experiments.kit.claims import all_of
+from ordercast.experiments.kit.results import Results
 from ordercast.experiments.kit.study import Claim, Row
-from ordercast.experiments.kit.verdicts import all_of
 
 STATEMENTS = {
     "E1": "Every neighbour won or lost causes a view update at all children and clients concerned, and in the end "

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import GUARANTEES as GUARANTEES_BY_NAME
-from ordercast.experiments.kit import verdicts
+from ordercast.experiments.kit import claims
 from ordercast.experiments.kit.study import Row
 from ordercast.pubsub.publications import Publication
 
@@ -71,7 +71,7 @@ def judged(trace: Trace) -> tuple[Row, Verdict]:
 
     verdict = judge_trace(trace)
     passed = [result.check for result in verdict.results if result.verdict == "pass"]
-    return {**verdicts.judged(verdict), "passed_checks": ", ".join(passed)}, verdict
+    return {**claims.judged(verdict), "passed_checks": ", ".join(passed)}, verdict
 
 
 def counts(table: pa.Table) -> Row:

@@ -13,7 +13,11 @@ PROTOTYPE_MS: dict[str, tuple[float, float, float]] = {
 PROTOTYPE_KEYS_MS: dict[int, tuple[float, float, float]] = {
     1: (20_000, 20_000, 20_000), 10: (561, 539, 787), 100: (316, 316, 692), 1000: (293, 293, 692)
 }  # fmt: skip
+PROTOTYPE_ROUNDS_MS = {(1, 1): (150, 960), (2, 2): (750, 750), (4, 6): (1400, 2750), (9, 9): (2600, 2600)}
+"""From how many to how many rounds, to the shortest and the longest repair until synchronised."""
 PROTOTYPE_REPAIRS = (
-    "prototype, until synchronised: 1 round 150 to 960 ms by distance, 2 rounds 750, 4 to 6 rounds 1400 to 2750, "
+    "Prototype, until synchronised: 1 round 150 to 960 ms by distance, 2 rounds 750, 4 to 6 rounds 1400 to 2750, "
     "9 rounds 2600; an election alone 480 to 960"
 )
+SOURCE_REPAIR_MS = 91
+"""The one time of a repair that the source prints, in its Annex VII."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ordercast.experiments.ginger.results import Results
 from ordercast.experiments.ginger.setting import BROKERS, CLIENTS
+from ordercast.experiments.kit.results import Estimate, Results, estimate
 
 ROOT = "b0"
 
@@ -54,6 +54,14 @@ def repairs(results: Results) -> Iterator[Mended]:
                     synchronised_ms=float(synchronised) if isinstance(synchronised, int | float) else None,
                     election_ms=float(row[f"{broker}_election_ms"] or 0.0),
                 )
+
+
+def took(group: Iterable[Mended]) -> Estimate | None:
+    """The mean time of these repairs; those of one broker in one scenario are a point, over the seeds."""
+    points: dict[tuple[str, str], list[float]] = {}
+    for repair in group:
+        points.setdefault((repair.scenario, repair.broker), []).append(repair.ms)
+    return estimate(*points.values())
 
 
 def failovers(results: Results) -> Iterator[tuple[str, str, float]]:

@@ -6,6 +6,7 @@ of the ranges that it gives. Every pair of processes has the latency of its regi
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any, Literal, cast
 
 from ordercast.core.chance import mix, salt, unit
@@ -25,6 +26,9 @@ REGIONS = {"b0": EUROPE, "b1": AMERICA, "b2": EUROPE, "b3": ASIA, "b4": AMERICA,
 BETWEEN_REGIONS = {(EUROPE, AMERICA): 115.0, (EUROPE, ASIA): 240.0, (AMERICA, ASIA): 200.0, (EUROPE, EUROPE): 30.0,
                    (AMERICA, AMERICA): 40.0, (ASIA, ASIA): 35.0}  # fmt: skip
 """One way, in milliseconds."""
+RANGES = {(EUROPE, AMERICA): (70.0, 160.0), (EUROPE, ASIA): (180.0, 300.0), (AMERICA, ASIA): (70.0, 300.0)}
+"""What the source gives for pairs of continents; within one it gives `WITHIN`."""
+WITHIN = (5.0, 70.0)
 NEAR = {("b1", "b4"): 25.0, ("b2", "b6"): 15.0}
 """Brokers that are nearer to each other than their regions say."""
 TO_EDGE_MS = 5.0
@@ -49,6 +53,8 @@ _TAIL_MS = 100.0
 _DRAIN_MS = 3_600_000.0
 """More than the longest queue that a saturated run leaves behind."""
 _LEVELS = {"get_balance": "eventual", "deposit": "causal"}
+MEANS, DRAWN = "means", "drawn"
+"""Latencies: the means of the source's ranges, or drawn from these ranges, for every pair and seed."""
 SIMULATED, PROCESSES = "simulated", "processes"
 MAIN = "main"
 
@@ -64,6 +70,7 @@ def configuration(
     buffer: int = 50_000,
     runs: str = SIMULATED,
     transfers: bool = True,
+    latencies: str = MEANS,
     part: str = MAIN,
 ) -> Row:
     """The parameters of one run.
@@ -83,6 +90,7 @@ def configuration(
         "view_order": view_order,
         "buffer": buffer,
         "seed": seed,
+        **({"latencies": latencies} if latencies != MEANS else {}),
     }
 
 
@@ -94,11 +102,12 @@ def scenario(parameters: Row) -> Scenario:
     """The simulated run with these parameters."""
     operations = cast("int", parameters["operations"])
     name = str(parameters["scenario"])
+    drawn_for = cast("int", parameters["seed"]) if parameters.get("latencies") == DRAWN else None
     faults: list[Fault] = [Crash(node=broker, at_ms=fault_ms(operations)) for broker in FAILING[name]]
     return Scenario(
         name=f"ginger-{name.lower()}",
         overlay=overlay(),
-        links=[LinkOverride(between=pair, latency_ms=latency) for pair, latency in _near_pairs().items()],
+        links=[LinkOverride(between=pair, latency_ms=latency) for pair, latency in _pairs(drawn_for).items()],
         workload=[Schedule(steps=steps(parameters))],
         fault=faults,
         options=broker_options(parameters),
@@ -131,8 +140,20 @@ def overlay() -> BrokerTree:
     )
 
 
-def _near_pairs() -> dict[tuple[str, str], float]:
-    return NEAR | {(client, edge): TO_EDGE_MS for client, (edge, _) in CLIENTS.items()}
+def _pairs(drawn_for: int | None) -> dict[tuple[str, str], float]:
+    """Pairs with a latency of their own; with a seed, all pairs of brokers."""
+    brokers = NEAR if drawn_for is None else _drawn(drawn_for)
+    return brokers | {(client, edge): TO_EDGE_MS for client, (edge, _) in CLIENTS.items()}
+
+
+def _drawn(seed: int) -> dict[tuple[str, str], float]:
+    """One way between any two brokers, drawn from the range of their regions."""
+    found = {}
+    for pair in combinations(BROKERS, 2):
+        ends = REGIONS[pair[0]], REGIONS[pair[1]]
+        low, high = WITHIN if ends[0] == ends[1] else RANGES.get(ends) or RANGES[ends[1], ends[0]]
+        found[pair] = low + (high - low) * unit(mix(salt(seed, "latency", *pair), 0))
+    return found
 
 
 def steps(parameters: Row) -> list[Step]:

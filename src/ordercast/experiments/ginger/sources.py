@@ -6,4 +6,3 @@ GINGER = (
 )
 SHORT = "[Ginger] Leite de Matos, 2024"
 """For every single claim; the study names it in full."""
-OURS = "Ordercast: of this implementation, not of the source"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +22,7 @@ from ordercast.experiments.kit.parts import (
     replacing_directory,
     write_atomically,
 )
-from ordercast.experiments.kit.study import Claim, Configuration, Row, Study, Value
+from ordercast.experiments.kit.study import Claim, Configuration, Picture, Row, Study, Value
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,9 @@ class StudyResult(msgspec.Struct, frozen=True, kw_only=True):
     table: pa.Table
     """One row per finished configuration, in the order of their ids."""
     claims: list[Claim]
-    figures: list[Path]
+    figures: list[Picture]
+    runs: str
+    """How many runs there were, and how many different ones are behind each point."""
     failed: list[Failure]
     executed: int
     """Configurations that ran now, failed ones included; the others were finished before."""
@@ -139,8 +142,11 @@ def _conclude(
     study: Study, scale: str, out: Path, *, finished: dict[str, Part], failed: list[Failure], executed: int
 ) -> StudyResult:
     """Judge and draw what is finished, and write everything down."""
-    table = results_table([finished[id_] for id_ in sorted(finished)])
-    claims = study.claims(table) if table.num_rows else []
+    parts = [finished[id_] for id_ in sorted(finished)]
+    table, different = results_table(parts), distinct(parts)
+    observed = results_table(different)
+    claims = study.claims(observed) if observed.num_rows else []
+    runs = _told(parts, different)
     with naming_unwritable(out):
         _write_table(out / RESULTS, table)
         write_atomically(out / CLAIMS, encode(_verdict(study, scale, table, claims, failed)))
@@ -149,17 +155,42 @@ def _conclude(
         else:
             (out / FAILED).unlink(missing_ok=True)
         with replacing_directory(out / FIGURES) as directory:
-            drawn = study.figures(table, directory) if table.num_rows else []
+            drawn = study.figures(observed, directory) if observed.num_rows else []
     return StudyResult(
         study=study,
         scale=scale,
         out=out,
         table=table,
         claims=claims,
-        figures=[out / FIGURES / path.name for path in drawn],
+        figures=[Picture(out / FIGURES / one.file.name, f"{one.caption} {runs}") for one in drawn],
+        runs=runs,
         failed=failed,
         executed=executed,
     )
+
+
+def distinct(parts: Sequence[Part]) -> list[Part]:
+    """Without runs that came out as another one of their point did: the seed made no difference, so they are one."""
+    found: dict[bytes, Part] = {}
+    for part in parts:
+        found.setdefault(encode([_point(part), sorted(part.result.items())]), part)
+    return list(found.values())
+
+
+def _point(part: Part) -> list[tuple[str, Value]]:
+    """What was run, but for the seed."""
+    return sorted((name, value) for name, value in part.parameters.items() if name != "seed")
+
+
+def _told(parts: Sequence[Part], different: Sequence[Part]) -> str:
+    """`n = 3 runs a point.`, and how many runs brought nothing new."""
+    counts = sorted(Counter(encode(_point(part)) for part in different).values())
+    if not counts:
+        return "Nothing was measured."
+    n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    again = len(parts) - len(different)
+    repeated = f" {again} runs came out as one with another seed did, and are not counted." if again else ""
+    return f"n = {n} {'run' if n == '1' else 'runs'} a point.{repeated}"
 
 
 def _verdict(

@@ -16,6 +16,10 @@ GUARANTEES_HOLD = "guarantees-hold"
 ORDER_HOLDS = "order-holds"
 """The claim, of studies whose runs may end before everything has arrived, that nothing was out of order until then."""
 
+OURS = "Ordercast: of this implementation, not of the source"
+PROTOTYPE = "an independent prototype of the corrected protocol"
+"""Where a claim comes from that is not of the source which the study is about."""
+
 Value = str | int | float | bool | None
 Row = dict[str, Value]
 """A row of the results, or the parameters of one configuration: plain values, so that both are JSON and columns."""
@@ -31,6 +35,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """What the results say, with numbers and units."""
     holds: bool | None
     """None: the results cannot decide it."""
+
+    @property
+    def of_source(self) -> bool:
+        """Whether the source claims it, or we do of our own work."""
+        return self.source not in (OURS, PROTOTYPE)
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """A figure of a study, and what is seen in it."""
+
+    file: Path
+    caption: str
 
 
 def _all_alike(_parameters: Row) -> float:
@@ -52,23 +68,29 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     """Measures one configuration, in a process of its own choosing; must be picklable and depend on nothing else."""
     claims: Callable[[pa.Table], list[Claim]]
     """Judges the results, incomplete ones too: a claim that they cannot decide holds neither way."""
-    figures: Callable[[pa.Table, Path], list[Path]]
-    """Draws the results into a directory and says which files to show, in order."""
+    figures: Callable[[pa.Table, Path], list[Picture]]
+    """Draws the results into a directory and says what to show, in order."""
+    words: Mapping[str, str] = {}
+    """Abbreviations and terms of the study, and what they stand for."""
     weigh: Callable[[Row], float] = _all_alike
     """How long a configuration takes, relative to the others: the heaviest start first."""
 
     def configurations(self, scale: str, seeds: int | None = None) -> list[Configuration]:
-        """The configurations of a scale, in the order of their ids; so many of those that differ in the seed alone."""
+        """The configurations of a scale, sorted by their ids; so many of those that differ in the seed alone."""
+        return sorted(self.in_order(scale, seeds), key=lambda configuration: configuration.id)
+
+    def in_order(self, scale: str, seeds: int | None = None) -> list[Configuration]:
+        """The same, in the order in which the study lists them: by what they mean."""
         if scale not in self.scales:
             raise unknown_name(f"scale of {self.name}", scale, self.scales)
         alike: dict[str, list[Configuration]] = {}
         for row in self.scales[scale]:
             point = {name: value for name, value in row.items() if name != "seed"}
             alike.setdefault(self._id(point), []).append(Configuration(self._id(row), row))
-        found = [configuration for group in alike.values() for configuration in group[:seeds]]
-        if len({configuration.id for configuration in found}) < len(found):
+        found = [one for group in alike.values() for one in group[:seeds]]
+        if len({one.id for one in found}) < len(found):
             raise InvariantError(f"{self.name}: scale {scale} lists a configuration twice")
-        return sorted(found, key=lambda configuration: configuration.id)
+        return found
 
     def _id(self, parameters: Row) -> str:
         """The same for the same study, version and parameters, on every machine."""

@@ -6,25 +6,13 @@ from collections.abc import Iterable, Mapping, Set
 
 import pyarrow as pa
 
-from ordercast.experiments.kit.curves import Curve, Point, measured_at
-from ordercast.experiments.kit.study import Claim
-from ordercast.experiments.kit.verdicts import all_of
+from ordercast.experiments.kit.claims import all_of
+from ordercast.experiments.kit.results import Curve, Number, Point, Verdict, listed, means, measured_at, within
+from ordercast.experiments.kit.study import OURS, PROTOTYPE, Claim
 from ordercast.experiments.locamu import reference
-from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, promises
-from ordercast.experiments.locamu.results import (
-    Figure,
-    Results,
-    Verdict,
-    crossing,
-    flat,
-    listed,
-    means,
-    ratios,
-    shown,
-    within,
-)
+from ordercast.experiments.locamu.claims_common import acknowledgements_are_small, claim, promises
+from ordercast.experiments.locamu.results import Results, crossing, flat, ratios, shown
 from ordercast.experiments.locamu.runs import BARRIERS, CBCAST, LOCAMU, MODEL, WIRE
-from ordercast.experiments.locamu.sources import OURS
 
 BYTES, ALL = "metadata_bytes", "aggregated_per_s"
 FAST, SLOW = "ab", "cd"
@@ -37,7 +25,7 @@ _PLATEAU = 0.8
 
 
 def one_group_claims(table: pa.Table) -> list[Claim]:
-    """Figure 5.2."""
+    """Number 5.2."""
     results = Results(table)
     return [
         _independent_of_publishers(results),
@@ -52,7 +40,7 @@ def one_group_claims(table: pa.Table) -> list[Claim]:
 
 
 def many_groups_claims(table: pa.Table) -> list[Claim]:
-    """Figure 5.3."""
+    """Number 5.3."""
     results = Results(table)
     return [
         _independent_of_publishers(results),
@@ -137,7 +125,7 @@ def _complete(shares: Mapping[float, float], wanted: Set[float]) -> Verdict:
     return True if wanted and wanted <= shares.keys() else None
 
 
-def _below(one: Figure, other: Figure) -> Verdict:
+def _below(one: Number, other: Number) -> Verdict:
     return None if one is None or other is None else one < other
 
 

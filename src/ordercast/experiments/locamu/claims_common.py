@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.experiments.kit.study import GUARANTEES_HOLD, ORDER_HOLDS, Claim, Row
-from ordercast.experiments.kit.verdicts import HELD, VIOLATED
-from ordercast.experiments.locamu.results import Results, Verdict
+from ordercast.experiments.kit.claims import HELD, VIOLATED, guarantees_hold, violations
+from ordercast.experiments.kit.results import Verdict
+from ordercast.experiments.kit.study import ORDER_HOLDS, OURS, Claim, Row
+from ordercast.experiments.locamu.results import Results
 from ordercast.experiments.locamu.runs import COMPLETE, LOCAMU, ORDER_HELD
-from ordercast.experiments.locamu.sources import OURS, SHORT
+from ordercast.experiments.locamu.sources import SHORT
 
-PROTOTYPE = "an independent prototype of the corrected protocol: sizes measured, capacities computed from them"
 _LITTLE = 0.05
 
 
@@ -30,28 +30,18 @@ def _order_holds(rows: Sequence[Row]) -> Claim:
         ORDER_HOLDS,
         "No run delivers anything twice or out of order, until its end or that of its window: FIFO order for "
         "Delta-Neighbourhood, causal order for the others.",
-        f"held in {len(good)} of {len(rows)} runs{_named(broken)}",
+        f"held in {len(good)} of {len(rows)} runs{violations(broken)}",
         False if broken else True if rows and len(good) == len(rows) else None,
         source=OURS,
     )
 
 
 def _guarantees_hold(drained: Sequence[Row]) -> Claim:
-    held = [row for row in drained if row["judged"] == HELD]
-    broken = [row for row in drained if row["judged"] == VIOLATED]
-    return claim(
-        GUARANTEES_HOLD,
+    return guarantees_hold(
+        drained,
         f"Every run that went on until everything had arrived ({len(drained)} of them) holds what its protocol "
         "promises: its order, and every member delivers everything once.",
-        f"held in {len(held)} of {len(drained)} runs{_named(broken)}",
-        False if broken else True if drained and len(held) == len(drained) else None,
-        source=OURS,
     )
-
-
-def _named(broken: Sequence[Row]) -> str:
-    named = [f"{row['protocol']} ({row['failed_checks']}), configuration {row['id']}" for row in broken]
-    return f"; violated: {'; '.join(named)}" if named else ""
 
 
 def acknowledgements_are_small(results: Results) -> Claim:

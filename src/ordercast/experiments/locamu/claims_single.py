@@ -8,29 +8,26 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from ordercast.experiments.kit.curves import Curve, fit_line, measured_at
-from ordercast.experiments.kit.study import Claim, Row
-from ordercast.experiments.kit.verdicts import all_of
-from ordercast.experiments.locamu import reference
-from ordercast.experiments.locamu.claims_common import PROTOTYPE, acknowledgements_are_small, claim, promises
-from ordercast.experiments.locamu.results import (
-    Figure,
-    Results,
+from ordercast.experiments.kit.claims import all_of
+from ordercast.experiments.kit.results import (
+    Curve,
+    Number,
     Verdict,
-    crossing,
     falls,
-    flat,
+    fit_line,
     listed,
     means,
+    measured_at,
     ratio,
-    ratios,
     rises,
-    shown,
     within,
 )
+from ordercast.experiments.kit.study import OURS, PROTOTYPE, Claim, Row
+from ordercast.experiments.locamu import reference
+from ordercast.experiments.locamu.claims_common import acknowledgements_are_small, claim, promises
+from ordercast.experiments.locamu.results import Results, crossing, flat, ratios, shown
 from ordercast.experiments.locamu.runs import CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, SENDER, WIRE
 from ordercast.experiments.locamu.scales import BANDWIDTHS, PAYLOADS
-from ordercast.experiments.locamu.sources import OURS
 
 ONE, ALL = "individual_per_s", "aggregated_per_s"
 _NEAR, _ROUGH = 0.05, 0.1
@@ -81,7 +78,7 @@ def _size(results: Results) -> Claim:
     )
 
 
-def _near(one: Figure, other: Figure, share: float) -> Verdict:
+def _near(one: Number, other: Number, share: float) -> Verdict:
     return None if one is None or other is None else within(other, one, share)
 
 

@@ -1,35 +1,31 @@
-"""The source's figures 5.1, 5.2 and 5.3, and sizes beside the prototype's. The same results give the same bytes."""
+"""The source's figures 5.1, 5.2 and 5.3, and sizes beside the prototype's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
-from ordercast.experiments.kit.curves import Curve
+from ordercast.experiments.kit.figures import CONFIDENCE, REFERENCE, Look, drawn, label, legend, line, panels
+from ordercast.experiments.kit.study import Picture
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_causal import ALL, BYTES, FAST, SLOW, by_publishers
 from ordercast.experiments.locamu.claims_single import ONE, by_f
 from ordercast.experiments.locamu.results import Results
 from ordercast.experiments.locamu.runs import BARRIERS, CBCAST, CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, WIRE
-from ordercast.experiments.locamu.style import FIGURE_SETTINGS, LOOKS, REFERENCE
+from ordercast.experiments.locamu.style import LOOKS
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL_INCHES = (3.7, 3.0)
 _COUNTED, _ENCODED = "source's sizes", "our encoding"
 _FEW_DECADES = 300
 """A logarithmic axis that spans less has numbers at 2 and 5, too."""
-_LINES = {MODEL: "-", WIRE: "--"}
-
-Draw = Callable[[Results], "Figure"]
 
 
 class Panel(msgspec.Struct, frozen=True):
@@ -56,66 +52,47 @@ _SINGLE = (
 )
 
 
-def single_figures(table: pa.Table, directory: Path) -> list[Path]:
+def single_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Figure 5.1 and where the load is."""
-    return _drawn(table, directory, {"figure-5.1": _figure_1, "loads": _loads})
+    return drawn(Results(table), directory, {"figure-5.1": _figure_1, "loads": _loads})
 
 
-def one_group_figures(table: pa.Table, directory: Path) -> list[Path]:
+def one_group_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Figure 5.2 and sizes without limits."""
-    pictures: dict[str, Draw] = {
+    pictures: dict[str, Callable[[Results], Figure]] = {
         "figure-5.2": lambda results: _causal(results, "5.2"),
         "sizes": lambda results: _sizes(results, reference.ONE_GROUP),
     }
-    return _drawn(table, directory, pictures)
+    return drawn(Results(table), directory, pictures)
 
 
-def many_groups_figures(table: pa.Table, directory: Path) -> list[Path]:
+def many_groups_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Figure 5.3 and sizes without limits."""
-    pictures: dict[str, Draw] = {
+    pictures: dict[str, Callable[[Results], Figure]] = {
         "figure-5.3": lambda results: _causal(results, "5.3"),
         "sizes": lambda results: _sizes(results, reference.MANY_GROUPS),
     }
-    return _drawn(table, directory, pictures)
-
-
-def _drawn(table: pa.Table, directory: Path, pictures: Mapping[str, Draw]) -> list[Path]:
-    import matplotlib as mpl
-
-    results, paths = Results(table), []
-    with mpl.rc_context(FIGURE_SETTINGS):
-        for name, draw in pictures.items():
-            path = directory / f"{name}.svg"
-            draw(results).savefig(path, metadata={"Date": None})
-            paths.append(path)
-    return paths
-
-
-def _panels(count: int, columns: int, note: str) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure
-
-    rows = -(-count // columns)
-    figure = Figure(figsize=(_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + 0.8), layout="constrained")
-    figure.supxlabel(fill(note, int(_PANEL_INCHES[0] * columns * 16)), fontsize=8, color="#444444")
-    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)[:count]
+    return drawn(Results(table), directory, pictures)
 
 
 def _figure_1(results: Results) -> Figure:
-    figure, all_axes = _panels(
-        len(_SINGLE), 3,
-        "One group of all nodes, 100 Mb/s, 1 ms, 32 bytes, f = 1, three neighbours a node unless varied; a single "
-        "publisher is the root, but in 5.1b, where all are chosen at random. Bars: standard error over the seeds.",
+    figure, all_axes = panels(
+        2, 3,
+        "Throughput of LoCaMu and Delta-Neighbourhood against one thing at a time, as in figure 5.1 of the source. One "
+        "group nodes, Mb/s, 1 bytes, f 1, neighbours a node unless varied; a single publisher is the root, but in "
+        f"5.1b, where all are chosen at random. Dotted lines: computed by the prototype. {CONFIDENCE}", height=3.0,
     )  # fmt: skip
     for axes, panel in zip(all_axes, _SINGLE, strict=True):
         if panel.figure == "e":
-            _plot(axes, by_f(results, panel.column, CORRECTED), LOCAMU, MODEL, f"LoCaMu ({_COUNTED})")
-            _plot(axes, by_f(results, panel.column, PUBLISHED), LOCAMU, MODEL, "LoCaMu, published radii", hollow=True)
+            line(axes, by_f(results, panel.column, CORRECTED), _look(LOCAMU, MODEL))
+            published = replace(LOOKS[LOCAMU], label="LoCaMu, published radii", style=":", hollow=True)
+            line(axes, by_f(results, panel.column, PUBLISHED), published)
         else:
-            for sizes, name in ((MODEL, _COUNTED), (WIRE, _ENCODED)):
+            for sizes in (MODEL, WIRE):
                 points = results.curve(panel.figure, panel.column, LOCAMU, along=panel.along, sizes=sizes)
-                _plot(axes, points, LOCAMU, sizes, f"LoCaMu ({name})")
+                line(axes, points, _look(LOCAMU, sizes))
         points = results.curve(panel.figure, panel.column, DELTA, along=panel.along)
-        _plot(axes, points, DELTA, MODEL, LOOKS[DELTA].label)
+        line(axes, points, LOOKS[DELTA])
         _finish(axes, panel, [point.x for point in points])
     nodes = [int(row["nodes"] or 0) for row in results.of("b")]
     if nodes:
@@ -123,89 +100,81 @@ def _figure_1(results: Results) -> Figure:
         all_axes[1].axhline(capacity, color=REFERENCE, linewidth=1, linestyle=":", label="prototype")
     if 511 in nodes:
         all_axes[1].axvline(reference.DELTA_PASSES, color=REFERENCE, linewidth=1, linestyle=":")
-    _legend(figure, all_axes)
+    legend(figure, *all_axes)
     return figure
 
 
 def _causal(results: Results, number: str) -> Figure:
     groups = "one group of all nodes" if number == "5.2" else "one group per inner node: its subtree"
-    figure, all_axes = _panels(
-        4, 2,
-        f"{groups[0].upper()}{groups[1:]}; publishers at random, each 100 messages/s, held back while too many of its "
-        "messages are not delivered by all. Bars: standard error over the seeds.",
+    figure, all_axes = panels(
+        2, 2,
+        f"Deliveries a second and mean metadata of a copy against the number of publishers, as in figure {number} of "
+        f"the source. {groups[0].upper()}{groups[1:]}; publishers at random, each 100 messages/s, held back while too "
+        f"many of its messages are not delivered by all. Hollow: with the bytes of our encoding. {CONFIDENCE}",
+        height=3.0,
     )  # fmt: skip
-    panels = [
+    shown = [
         Panel(f"{number}{letter}  {mbps} Mb/s", tag, column, "publishers", "publishers", y, 10)
         for letter, mbps, tag, column, y in (
             ("a", 100, FAST, ALL, "deliveries/s of all nodes"), ("b", 100, FAST, BYTES, "metadata (bytes)"),
             ("c", 10, SLOW, ALL, "deliveries/s of all nodes"), ("d", 10, SLOW, BYTES, "metadata (bytes)"),
         )
     ]  # fmt: skip
-    for axes, panel in zip(all_axes, panels, strict=True):
+    for axes, panel in zip(all_axes, shown, strict=True):
         for protocol, sizes in ((LOCAMU, MODEL), (LOCAMU, WIRE), (CBCAST, MODEL), (CBCAST, WIRE), (BARRIERS, MODEL)):
             points = by_publishers(results, panel.figure, panel.column, protocol, sizes)
-            name = _COUNTED if sizes == MODEL else _ENCODED
-            _plot(axes, points, protocol, sizes, f"{LOOKS[protocol].label} ({name})")
+            line(axes, points, _look(protocol, sizes))
         _finish(axes, panel, [])
-    _legend(figure, all_axes)
+    legend(figure, *all_axes)
     return figure
 
 
 def _sizes(results: Results, expected: Mapping[str, Mapping[int, float]]) -> Figure:
     """What was measured without limits of bandwidth, over what the prototype found."""
-    figure, (axes,) = _panels(
-        1, 1, "Metadata on average over all transmissions, by the source's count; 511 nodes, no limits of bandwidth."
-    )
-    figure.set_size_inches(6.4, 4.0)
+    figure, (axes,) = panels(
+        1, 1, "Mean metadata of a copy by the source's count, against the number of publishers, beside what the "
+        "prototype found (crosses); 511 nodes, no limits of bandwidth.", width=6.4, height=3.5,
+    )  # fmt: skip
     for protocol in (LOCAMU, CBCAST, BARRIERS):
-        _plot(axes, by_publishers(results, "reference", BYTES, protocol), protocol, MODEL, LOOKS[protocol].label)
+        line(axes, by_publishers(results, "reference", BYTES, protocol), LOOKS[protocol])
     for sizes in expected.values():
         axes.plot(list(sizes), list(sizes.values()), "x", color=REFERENCE, markersize=8, label="prototype")
     panel = Panel("Sizes beside the prototype's", "", BYTES, "publishers", "publishers", "metadata (bytes)", 10)
     _finish(axes, panel, [])
-    _legend(figure, [axes])
+    legend(figure, axes)
     return figure
 
 
 def _loads(results: Results) -> Figure:
     """How much is offered to the root, to its child and to a leaf, by publishers."""
-    figure, (axes,) = _panels(
+    figure, (axes,) = panels(
         1, 1,
         "LoCaMu, the source's sizes: bytes offered to a node, both directions, as a share of what it can carry. More "
         "than 100 % piles up. In a binary tree the root has two neighbours, so others are busier.",
+        width=6.4, height=3.5,
     )  # fmt: skip
-    figure.set_size_inches(6.4, 4.0)
-    places = {"busiest_share": "busiest node", "child_share": "child of the root", "root_share": "root",
-              "last_share": "last leaf"}  # fmt: skip
-    colours = ("#d55e00", "#0072b2", "#4d4d4d", "#009e73")
-    for (column, name), colour in zip(places.items(), colours, strict=True):
-        points = results.curve("b", column, LOCAMU, along="publishers")
-        axes.plot([p.x for p in points], [100 * p.mean for p in points], color=colour, marker="o", label=name)
+    places = {
+        "busiest_share": Look("busiest node", "#d55e00", "s", hollow=True),
+        "child_share": Look("child of the root", "#0072b2", "o", "--"),
+        "root_share": Look("root", "#4d4d4d", "^"),
+        "last_share": Look("last leaf", "#009e73", "D", ":"),
+    }
+    for column, look in places.items():
+        line(axes, results.curve("b", column, LOCAMU, along="publishers"), look, scale=100)
     panel = Panel(
         "Where the load is", "b", "", "publishers", "publishers", "share of the bandwidth (%)", 10, y_log=False
     )
     _finish(axes, panel, [])
-    _legend(figure, [axes])
+    legend(figure, axes)
     return figure
 
 
-def _plot(axes: Axes, points: Curve, protocol: str, sizes: str, label: str, *, hollow: bool = False) -> None:
-    if not points:
-        return
+def _look(protocol: str, sizes: str) -> Look:
+    """Hollow and dashed with the bytes of our encoding."""
     look = LOOKS[protocol]
-    axes.errorbar(
-        [point.x for point in points],
-        [point.mean for point in points],
-        yerr=[point.error for point in points],
-        color=look.colour,
-        marker=look.marker,
-        markersize=5,
-        markerfacecolor="white" if hollow or sizes == WIRE else look.colour,
-        linestyle=":" if hollow else _LINES[sizes],
-        linewidth=1.4,
-        capsize=2,
-        label=label,
-    )
+    if sizes == MODEL:
+        return replace(look, label=f"{look.label} ({_COUNTED})")
+    return replace(look, label=f"{look.label} ({_ENCODED})", style="--", hollow=True)
 
 
 def _finish(axes: Axes, panel: Panel, ticks: Sequence[float]) -> None:
@@ -227,15 +196,4 @@ def _finish(axes: Axes, panel: Panel, ticks: Sequence[float]) -> None:
     else:
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
-    axes.set_title(panel.title, fontsize=10)
-    axes.set_xlabel(panel.x)
-    axes.set_ylabel(panel.y)
-
-
-def _legend(figure: Figure, all_axes: Sequence[Axes]) -> None:
-    """One legend above everything, each name once."""
-    found: dict[str, Artist] = {}
-    for axes in all_axes:
-        handles, labels = axes.get_legend_handles_labels()
-        found |= dict(zip(labels, handles, strict=True))
-    figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=3, frameon=False)
+    label(axes, panel.title, panel.x, panel.y)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ordercast.core.chance import shuffled
+from ordercast.experiments.kit.claims import UNDECIDED, judged
 from ordercast.experiments.kit.study import Row
-from ordercast.experiments.kit.verdicts import UNDECIDED, judged
 from ordercast.experiments.locamu.measures import Meter
 from ordercast.scenario.model import (
     ClosedLoad,

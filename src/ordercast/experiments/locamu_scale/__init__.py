@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ordercast.experiments.kit.study import Study
-from ordercast.experiments.locamu.sources import LOCAMU
+from ordercast.experiments.locamu.sources import LOCAMU, WORDS
 from ordercast.experiments.locamu_scale import (
     large,
     large_claims,
@@ -30,6 +30,7 @@ WORST_CASE_STUDY = Study(
     claims=worst_case_claims.claims,
     figures=worst_case_figures.figures,
     weigh=worst_cases.weigh,
+    words=WORDS,
 )
 
 LARGE_STUDY = Study(
@@ -47,6 +48,7 @@ LARGE_STUDY = Study(
     claims=large_claims.claims,
     figures=large_figures.figures,
     weigh=large.weigh,
+    words=WORDS,
 )
 
 FAULTS_STUDY = Study(
@@ -64,6 +66,7 @@ FAULTS_STUDY = Study(
     claims=storm_claims.claims,
     figures=storm_figures.figures,
     weigh=storm_runs.weigh,
+    words=WORDS,
 )
 
 STUDIES = (WORST_CASE_STUDY, FAULTS_STUDY, LARGE_STUDY)

@@ -7,11 +7,10 @@ from typing import cast
 
 import pyarrow as pa
 
-from ordercast.experiments.kit.curves import Curve, Point, curve
-from ordercast.experiments.kit.study import Claim, Row
-from ordercast.experiments.kit.verdicts import all_of
-from ordercast.experiments.locamu.sources import OURS, SHORT
-from ordercast.experiments.locamu_scale.guarantees import guarantees_hold
+from ordercast.experiments.kit.claims import all_of, guarantees_hold
+from ordercast.experiments.kit.results import Curve, Point, curve, listed
+from ordercast.experiments.kit.study import OURS, Claim, Row
+from ordercast.experiments.locamu.sources import SHORT
 from ordercast.experiments.locamu_scale.large import MESSAGES, ONE, PUBLISHERS, SUBTREES
 
 FROM_NODES = 511
@@ -42,11 +41,7 @@ def by_size(rows: Sequence[Row], column: str, *, groups: str = ONE, protocol: st
 def micros_per_hop(rows: Sequence[Row], *, groups: str = ONE, protocol: str = "locamu") -> Curve:
     """Processor time of the whole run over the copies of messages in it: acknowledgements are part of the price."""
     time, copies = (by_size(rows, name, groups=groups, protocol=protocol) for name in ("run_cpu_s", "copies"))
-    return [Point(t.x, t.mean / c.mean * _MICRO, 0.0) for t, c in zip(time, copies, strict=True)]
-
-
-def _told(points: Curve, digits: int) -> str:
-    return ", ".join(f"{point.x:,g}: {point.mean:,.{digits}f}" for point in points) or "nothing measured"
+    return [Point(t.x, t.mean / c.mean * _MICRO) for t, c in zip(time, copies, strict=True)]
 
 
 def _spread(points: Curve) -> float | None:
@@ -77,13 +72,13 @@ def _flat_header(rows: Sequence[Row], column: str, how: str, id_: str) -> Claim:
     curves = {groups: by_size(rows, column, groups=groups) for groups in (ONE, SUBTREES)}
     spreads = [_spread(points) for points in curves.values()]
     most = by_size(rows, column.replace("mean", "most"))
-    told = "; ".join(f"{GROUPS[groups]} {_told(points, 1)}" for groups, points in curves.items())
+    told = "; ".join(f"{GROUPS[groups]} {listed(points, 1)}" for groups, points in curves.items())
     return Claim(
         id=id_,
         source=SHORT,
         statement=f"LoCaMu's mean header {how} does not depend on the size of the system: within {_FLAT_HEADER:.0%} "
         f"from {FROM_NODES} nodes up.",
-        measured=f"bytes by nodes: {told}; largest, one group: {_told(most, 0)}",
+        measured=f"bytes by nodes: {told}; largest, one group: {listed(most, 0)}",
         holds=all_of(None if spread is None else spread <= _FLAT_HEADER for spread in spreads),
     )
 
@@ -96,8 +91,8 @@ def _flat_memory(rows: Sequence[Row]) -> Claim:
         source=SHORT,
         statement="What a LoCaMu node keeps does not depend on the size of the system: the mean memory of a machine is "
         f"within {_FLAT_MEMORY:.0%} from {FROM_NODES} nodes up (one group).",
-        measured=f"bytes of a machine by nodes: {_told(own, 0)}; of the process, per node, after the run: "
-        f"{_told(resident, 0)}",
+        measured=f"bytes of a machine by nodes: {listed(own, 0)}; of the process, per node, after the run: "
+        f"{listed(resident, 0)}",
         holds=None if spread is None else spread <= _FLAT_MEMORY,
     )
 
@@ -112,7 +107,7 @@ def _time(rows: Sequence[Row]) -> Claim:
         source=OURS,
         statement=f"A simulated hop takes at most {_TIME_FACTOR:g} times as long in the largest system as with "
         f"{FROM_NODES} nodes.",
-        measured=f"processor time per copy, acknowledgements included, in microseconds by nodes: {_told(locamu, 1)} "
-        f"(flood: {_told(flood, 1)}); hops per second: {rates or '?'}",
+        measured=f"processor time per copy, acknowledgements included, in microseconds by nodes: {listed(locamu, 1)} "
+        f"(flood: {listed(flood, 1)}); hops per second: {rates or '?'}",
         holds=None if base is None or last is None or last.x == FROM_NODES else last.mean <= _TIME_FACTOR * base,
     )

@@ -14,8 +14,8 @@ from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.core.wire import Codec
+from ordercast.experiments.kit.claims import judged
 from ordercast.experiments.kit.study import Row
-from ordercast.experiments.kit.verdicts import judged
 from ordercast.experiments.locamu_scale.meter import Metered, metered
 from ordercast.protocols.locamu import packets as locamu_packets
 from ordercast.protocols.locamu.sizes import WORD

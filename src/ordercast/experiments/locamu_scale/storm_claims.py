@@ -7,10 +7,8 @@ from typing import cast
 
 import pyarrow as pa
 
-from ordercast.experiments.kit.study import Claim, Row
-from ordercast.experiments.kit.verdicts import HELD, UNDECIDED, all_of
-from ordercast.experiments.locamu.sources import OURS
-from ordercast.experiments.locamu_scale.guarantees import guarantees_hold
+from ordercast.experiments.kit.claims import HELD, UNDECIDED, all_of, guarantees_hold
+from ordercast.experiments.kit.study import OURS, Claim, Row
 from ordercast.experiments.locamu_scale.storm import DETECTOR_MS, DOWN_MS, EVERY_MS, QUARTER, SINGLE
 from ordercast.experiments.locamu_scale.storm_runs import OTHERS, SETTINGS
 from ordercast.experiments.locamu_scale.text import size

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from ordercast.experiments.kit.study import Row
-from ordercast.experiments.locamu.style import LOOKS, REFERENCE
-from ordercast.experiments.locamu_scale.drawing import drawn, label, panels
+from ordercast.experiments.kit.figures import REFERENCE, drawn, label, own_legend, panels
+from ordercast.experiments.kit.study import Picture, Row
+from ordercast.experiments.locamu.style import LOOKS
 from ordercast.experiments.locamu_scale.storm import DETECTOR_MS, DOWN_MS
 from ordercast.experiments.locamu_scale.storm_claims import name, setting_name
 from ordercast.experiments.locamu_scale.storm_runs import BEFORE_MS, SETTINGS, STEP_MS, series
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = {"first": "#0072b2", "resend": "#d55e00", "proxy": "#e69f00", "alias": "#cc79a7", "ack": "#999999"}
+_STEPS = {"o": "-", "s": "--", "^": "-.", "D": ":"}
+"""Dashes by the marker that a protocol has elsewhere."""
 _NAMES = {
     "first": "first copies",
     "resend": "resends",
@@ -30,14 +32,16 @@ _NAMES = {
 }
 
 
-def figures(results: pa.Table, directory: Path) -> list[Path]:
-    return drawn(results, directory, {"children": _children, "bytes": _bytes})
+def figures(results: pa.Table, directory: Path) -> list[Picture]:
+    return drawn(results.to_pylist(), directory, {"children": _children, "bytes": _bytes})
 
 
 def _children(rows: Sequence[Row]) -> Figure:
     figure, found = panels(
-        1, len(SETTINGS), "Deliveries from beyond the crashed node, mean over all crashes and children. Grey: the node "
-        "is down. Dashed: its neighbours notice.", width=4.2,
+        1, len(SETTINGS), "Deliveries at the children of a crashed node of messages from beyond it, over time, mean "
+        "over all crashes and children. Grey: the node is down. Dashed: its neighbours notice. Dotted: what was "
+        "published.",
+        width=4.2,
     )  # fmt: skip
     for axes, (together, load) in zip(found, SETTINGS, strict=True):
         axes.axvspan(0, DOWN_MS, color="#eeeeee", zorder=0)
@@ -46,9 +50,11 @@ def _children(rows: Sequence[Row]) -> Figure:
             values = series(row["around"])
             look = LOOKS[str(row["protocol"])]
             times = [STEP_MS * i - BEFORE_MS for i in range(len(values))]
-            axes.step(times, values, where="post", color=look.colour, linewidth=1.3, label=look.label)
+            axes.step(times, values, where="post", color=look.colour, linestyle=_STEPS[look.marker], linewidth=1.3,
+                      label=look.label)  # fmt: skip
             axes.axhline(float(cast("float", row["rate_per_s"])), linestyle=":", color=REFERENCE, linewidth=1)
         label(axes, setting_name(together, load).capitalize(), "ms since the crash", "deliveries per second and child")
+        own_legend(axes)
     return figure
 
 
@@ -65,13 +71,14 @@ def _bytes(rows: Sequence[Row]) -> Figure:
         key=lambda row: (cast("int", row["nodes"]), str(row["together"]), -cast("float", row["load"])),
     )
     figure, found = panels(
-        len(runs), 1, "All nodes together, in steps of 20 ms. Crashes begin at 400 ms; publishers end a second "
-        "before the figure does.", width=9.0, height=2.6,
+        len(runs), 1, "Bytes that LoCaMu puts on the links, by what they are for, over time; all nodes together, in "
+        "steps of 20 ms. Crashes begin at 400 ms; publishers end a second before the figure does.",
+        width=9.0, height=2.6,
     )  # fmt: skip
     for axes, row in zip(found, runs, strict=True):
         _stack(axes, row)
         label(axes, f"LoCaMu, {name(row)}", "s", "MB/s")
-        axes.legend(frameon=False, fontsize=8, ncols=5, loc="upper right")
+        own_legend(axes, ncols=5, loc="upper right")
     return figure
 
 

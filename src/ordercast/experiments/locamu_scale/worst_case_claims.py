@@ -7,13 +7,12 @@ from typing import cast
 
 import pyarrow as pa
 
-from ordercast.experiments.kit.curves import Curve, curve, fit_line, measured_at
-from ordercast.experiments.kit.study import Claim, Row
-from ordercast.experiments.kit.verdicts import all_of
-from ordercast.experiments.locamu.sources import OURS, SHORT
+from ordercast.experiments.kit.claims import all_of, guarantees_hold
+from ordercast.experiments.kit.results import Curve, curve, fit_line, measured_at
+from ordercast.experiments.kit.study import OURS, Claim, Row
+from ordercast.experiments.locamu.sources import SHORT
 from ordercast.experiments.locamu_scale import zipf
 from ordercast.experiments.locamu_scale.closed_forms import largest_of_differences
-from ordercast.experiments.locamu_scale.guarantees import guarantees_hold
 from ordercast.experiments.locamu_scale.text import size
 from ordercast.experiments.locamu_scale.worst_cases import (
     DEGREE,
@@ -35,7 +34,7 @@ from ordercast.protocols.locamu.sizes import formula
 
 STATED = 540
 """Bytes of a LoCaMu header that the source states for degree 3 and f = 1."""
-_STATED_CBCAST, _STATED_BARRIERS = 4_096, 8_388_608
+STATED_CBCAST, STATED_BARRIERS = 4_096, 8_388_608
 _LINEAR_R2 = 0.999
 _LOCAMU = ("locamu_formula", "locamu_published", "locamu_corrected")
 
@@ -78,12 +77,12 @@ def _whole(rows: Sequence[Row]) -> bool | None:
 def _one_group(rows: Sequence[Row]) -> Claim:
     found = [row for row in rows if row["part"] == FORM and row["groups"] == ONE]
     point = found[0] if found else None
-    stated = {"cbcast": _STATED_CBCAST, "barriers": _STATED_BARRIERS, "locamu_formula": STATED}
+    stated = {"cbcast": STATED_CBCAST, "barriers": STATED_BARRIERS, "locamu_formula": STATED}
     return Claim(
         id="K13",
         source=SHORT,
-        statement=f"With {ONE_GROUP_NODES:,} nodes in one group, the largest header is {_STATED_CBCAST:,} bytes for "
-        f"CBCAST, {_STATED_BARRIERS:,} for Causal Barriers and {STATED} for LoCaMu (degree {DEGREE}, f = {F}).",
+        statement=f"With {ONE_GROUP_NODES:,} nodes in one group, the largest header is {STATED_CBCAST:,} bytes for "
+        f"CBCAST, {STATED_BARRIERS:,} for Causal Barriers and {STATED} for LoCaMu (degree {DEGREE}, f = {F}).",
         measured="nothing computed" if point is None else f"{point['cbcast']:,}, {point['barriers']:,} and "
         f"{point['locamu_formula']:,} bytes. The source does not derive the {STATED}: it is 4 n² + 8 (2f + 1) n with "
         "the n = 9 nodes within f + 1 hops, and no other closed form was found. The largest header that this "

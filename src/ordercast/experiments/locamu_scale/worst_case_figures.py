@@ -7,16 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+from msgspec.structs import replace
 
-from ordercast.experiments.kit.curves import Curve
-from ordercast.experiments.kit.study import Row
+from ordercast.experiments.kit.figures import REFERENCE, doubling, drawn, label, line, own_legend, panels
+from ordercast.experiments.kit.results import Curve
+from ordercast.experiments.kit.study import Picture, Row
 from ordercast.experiments.locamu.style import LOOKS
-from ordercast.experiments.locamu_scale.drawing import double, drawn, label, line, panels
-from ordercast.experiments.locamu_scale.worst_case_claims import by_degree, by_redundancy, by_size
+from ordercast.experiments.locamu_scale.worst_case_claims import (
+    STATED,
+    STATED_BARRIERS,
+    STATED_CBCAST,
+    by_degree,
+    by_redundancy,
+    by_size,
+)
 from ordercast.experiments.locamu_scale.worst_cases import (
     DEGREE,
     DEGREES,
     LARGE,
+    ONE_GROUP_NODES,
     REDUNDANCIES,
     RUN,
     SIZES,
@@ -47,36 +56,41 @@ _SAME_AT_ONE = "locamu_published"
 _Along = Callable[[Sequence[Row], str], Curve]
 
 
-def figures(results: pa.Table, directory: Path) -> list[Path]:
-    return drawn(results, directory, {"figure-5.4": _worst_cases, "largest-headers": _largest})
+def figures(results: pa.Table, directory: Path) -> list[Picture]:
+    return drawn(results.to_pylist(), directory, {"figure-5.4": _worst_cases, "largest-headers": _largest})
 
 
 def _worst_cases(rows: Sequence[Row]) -> Figure:
     rows = completed(rows)
     figure, (a, b, c, d) = panels(
-        2, 2, "Closed forms, 1,500 Zipf groups. Formula: what gives the 540 bytes that the source states. Largest: "
-        "every stream of the neighbourhood and the longest vectors. The source has no formula for memory; here: "
-        "clocks or past, what was last sent on every link, and what is delivered or processed.", width=4.8,
+        2, 2, "Worst cases against the number of nodes, f and the degree, as in figure 5.4 of the source: closed "
+        "forms, Zipf what gives bytes that source Largest: every stream of the neighbourhood and the longest vectors. "
+        "The source has no for memory; here: clocks or past, what was last sent on every link, and what is delivered "
+        "or processed. Crosses: what the source states, with one group of all nodes.", width=4.8,
     )  # fmt: skip
     _curves(a, rows, by_size, [header for header in _HEADERS if header[1] != _SAME_AT_ONE])
-    double(a, SIZES)
+    stated = [STATED, STATED_CBCAST, STATED_BARRIERS]
+    a.plot([ONE_GROUP_NODES] * len(stated), stated, "x", color=REFERENCE, markersize=9, label="stated by the source")
+    doubling(a, SIZES)
     label(a, f"a. Largest header (degree {DEGREE}, f = 1)", "nodes", "bytes")
     _curves(b, rows, by_size, _MEMORY)
-    double(b, SIZES)
+    doubling(b, SIZES)
     label(b, f"b. Local memory (degree {DEGREE}, f = 1)", "nodes", "bytes")
     _curves(c, rows, by_redundancy, _HEADERS)
     c.set_xticks(REDUNDANCIES)
-    label(c, f"c. Largest header ({LARGE:,} nodes, degree {DEGREE})", "f", "bytes", corner=(0.0, 0.93))
+    label(c, f"c. Largest header ({LARGE:,} nodes, degree {DEGREE})", "f", "bytes")
     _curves(d, rows, by_degree, [header for header in _HEADERS if header[1] != _SAME_AT_ONE])
     d.set_xticks(DEGREES)
-    label(d, f"d. Largest header ({LARGE:,} nodes, f = 1)", "degree", "bytes", corner=(0.0, 0.93))
+    label(d, f"d. Largest header ({LARGE:,} nodes, f = 1)", "degree", "bytes")
+    for axes in (a, b, c, d):
+        own_legend(axes)
     return figure
 
 
 def _curves(axes: Axes, rows: Sequence[Row], along: _Along, shown: Sequence[tuple[str, str, str, str]]) -> None:
     axes.set_yscale("log")
     for protocol, column, name, style in shown:
-        line(axes, along(rows, column), name, LOOKS[protocol].colour, LOOKS[protocol].marker, style=style)
+        line(axes, along(rows, column), replace(LOOKS[protocol], label=name, style=style, hollow=style != "-"))
 
 
 def _largest(rows: Sequence[Row]) -> Figure:
@@ -86,8 +100,9 @@ def _largest(rows: Sequence[Row]) -> Figure:
         reverse=True,
     )
     figure, (axes,) = panels(
-        1, 1, "Hollow: the worst case by closed form. Filled: the largest header in the run by the source's count. "
-        "Line: the largest on the wire, with everything but the payload.", width=8.8, height=0.28 * len(runs) + 0.9,
+        1, 1, "Largest header of each simulated run beside its worst case. Hollow: the worst case by closed form. "
+        "Filled: the largest header in the run by the source's count. Line: the largest on the wire, with everything "
+        "but the payload.", width=8.8, height=0.28 * len(runs) + 0.9,
     )  # fmt: skip
     names = []
     for place, row in enumerate(runs):
@@ -100,7 +115,7 @@ def _largest(rows: Sequence[Row]) -> Figure:
     axes.set_xscale("log")
     axes.set_yticks(range(len(runs)), names)
     axes.set_ylim(-0.7, len(runs) - 0.3)
-    label(axes, "Largest headers of simulated runs", "bytes", "", legend=False)
+    label(axes, "Largest headers of simulated runs", "bytes", "")
     return figure
 
 

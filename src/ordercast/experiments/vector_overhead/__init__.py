@@ -6,7 +6,7 @@ from ordercast.experiments.kit.study import Study
 from ordercast.experiments.vector_overhead.claims import claims
 from ordercast.experiments.vector_overhead.figures import figures
 from ordercast.experiments.vector_overhead.runs import SCALES, measure, weigh
-from ordercast.experiments.vector_overhead.sources import PC18
+from ordercast.experiments.vector_overhead.sources import BSS91, CB91, PC18
 
 STUDY = Study(
     name="vector-overhead",
@@ -24,4 +24,12 @@ STUDY = Study(
     claims=claims,
     figures=figures,
     weigh=weigh,
+    words={
+        "flood, fifo, vector": "protocols of Ordercast: no order; the order of each publisher; causal order by a "
+        "vector clock, one counter per node",
+        "hold-back": "the time that a received message waits for earlier ones before it is delivered",
+        "B": "bytes",
+        "R²": "share of the variance that a line explains; 1: all points are on it",
+        "[BSS91], [CB91], [PC18]": f"{BSS91}; {CB91}; {PC18}",
+    },
 )

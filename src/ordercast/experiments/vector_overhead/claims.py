@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ordercast.experiments.kit.curves import Curve, curve, fit_line, listed, rises
-from ordercast.experiments.kit.study import GUARANTEES_HOLD, Claim, Row
-from ordercast.experiments.kit.verdicts import HELD, VIOLATED
+from ordercast.experiments.kit.claims import guarantees_hold
+from ordercast.experiments.kit.results import Curve, curve, fit_line, listed, rises
+from ordercast.experiments.kit.study import OURS, Claim, Row
 from ordercast.experiments.vector_overhead.runs import DURATION_MS, HISTORY_NODES, LOAD_NODES, RATE
-from ordercast.experiments.vector_overhead.sources import BSS91, CB91, OURS, PC18
+from ordercast.experiments.vector_overhead.sources import BSS91, CB91, PC18
 
 _LINEAR_R2 = 0.99
 _FLAT_BYTES = 4.0
@@ -26,7 +25,7 @@ def claims(results: pa.Table) -> list[Claim]:
     """The claims of the study, judged by `results`."""
     rows: list[Row] = results.to_pylist()
     return [
-        _guarantees_hold(rows),
+        guarantees_hold(rows),
         _vector_header_is_linear(rows),
         _header_is_flat(rows, "flood"),
         _header_is_flat(rows, "fifo"),
@@ -64,20 +63,6 @@ def entry_bytes_by_duration(rows: Sequence[Row]) -> Curve:
 def _history(rows: Sequence[Row], protocol: str) -> list[Row]:
     wanted: Row = {"protocol": protocol, "nodes": HISTORY_NODES, "rate_per_node": RATE}
     return [row for row in rows if wanted.items() <= row.items()]
-
-
-def _guarantees_hold(rows: Sequence[Row]) -> Claim:
-    judged = Counter(row["judged"] for row in rows)
-    broken = [f"{row['protocol']} ({row['failed_checks']}), configuration {row['id']}" for row in rows
-              if row["judged"] == VIOLATED]  # fmt: skip
-    measured = f"held in {judged[HELD]} of {len(rows)} runs"
-    return Claim(
-        id=GUARANTEES_HOLD,
-        source=BSS91,
-        statement="Every run holds what its protocol promises: flood eventual delivery, fifo and vector their order.",
-        measured=f"{measured}; violated: {'; '.join(broken)}" if broken else measured,
-        holds=False if broken else True if judged[HELD] == len(rows) else None,
-    )
 
 
 def _vector_header_is_linear(rows: Sequence[Row]) -> Claim:
@@ -159,7 +144,7 @@ def _waiting_grows_with_the_rate(rows: Sequence[Row]) -> Claim:
         source=OURS,
         statement=f"Under vector, the share of deliveries that wait grows with the rate ({LOAD_NODES} nodes).",
         measured=f"by publications per second and node: {listed(points, 1, '%', scale=_PERCENT)}",
-        holds=rises(points),
+        holds=rises([point.mean for point in points]),
     )
 
 

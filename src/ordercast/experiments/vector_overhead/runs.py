@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+from ordercast.experiments.kit.claims import judged
 from ordercast.experiments.kit.study import Row
 from ordercast.experiments.kit.trace_costs import trace_costs
-from ordercast.experiments.kit.verdicts import judged
 from ordercast.scenario.model import Link, OpenLoad, Regular, ReplyLoad, Scenario
 from ordercast.scenario.tables import Exponential
 

@@ -6,4 +6,3 @@ PC18 = (
     "[PC18] Nédelec, Molli, Mostéfaoui: Breaking the Scalability Barrier of Causal Broadcast for Large and Dynamic "
     "Networks, SRDS 2018"
 )
-OURS = "Ordercast: of this implementation, not of a paper"

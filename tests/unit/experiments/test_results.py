@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.experiments.kit.curves import Point, curve, fit_line, listed, rises
+from ordercast.experiments.kit.results import Estimate, Point, curve, estimate, fit_line, listed, rises
 from ordercast.experiments.kit.study import Row
 
 ROWS: list[Row] = [
@@ -16,8 +16,25 @@ ROWS: list[Row] = [
 ]
 
 
-def test_a_curve_is_the_mean_over_the_seeds_with_its_standard_error() -> None:
-    assert curve(ROWS, "y", along="n", p="a") == [Point(1.0, 2.0, 1.0), Point(2.0, 4.0, 0.0)]
+def test_a_curve_is_the_mean_over_the_seeds_with_its_confidence() -> None:
+    assert curve(ROWS, "y", along="n", p="a") == [Point(1.0, 2.0, pytest.approx(12.706)), Point(2.0, 4.0)]
+
+
+def test_equal_values_of_all_seeds_of_a_point_are_one_observation() -> None:
+    """Six repairs that take the same under five seeds are six numbers, not thirty."""
+    repairs = [[times] * 5 for times in (90.0, 100.0, 110.0, 90.0, 100.0, 110.0)]
+    found = estimate(*repairs)
+    assert found is not None
+    assert (found.mean, found.n) == (100.0, 6)
+    assert found == estimate(*([times[0]] for times in repairs))
+    assert estimate([7.0, 7.0, 7.0]) == Estimate(7.0, 0.0, 1)
+    assert str(estimate([7.0, 7.0, 7.0])) == "7"
+
+
+def test_values_that_differ_all_count_even_if_some_are_equal() -> None:
+    found = estimate([1.0, 1.0, 4.0])
+    assert found is not None
+    assert (found.mean, found.n) == (2.0, 3)
 
 
 def test_a_line_is_found_with_its_share_of_the_variance() -> None:
@@ -35,7 +52,7 @@ def test_two_points_fit_any_line_and_so_decide_nothing() -> None:
 
 @pytest.mark.parametrize(("means", "expected"), [((1, 2, 3), True), ((1, 3, 2), False), ((1, 1), False), ((1,), None)])
 def test_a_curve_rises_if_every_point_is_above_the_one_before(means: tuple[float, ...], expected: bool | None) -> None:
-    assert rises([Point(x, mean, 0) for x, mean in enumerate(means)]) is expected
+    assert rises(means) is expected
 
 
 def test_a_curve_is_readable() -> None:
