@@ -118,6 +118,12 @@ def test_machines_do_no_input_output_and_look_at_no_clock(file: Path) -> None:
     assert not _calls_and_imports(file) & banned
 
 
+def test_nothing_is_read_by_a_module_that_runs_what_it_reads() -> None:
+    """Whoever can write a file must not be able to run code in the process that reads it."""
+    for file in SOURCE.rglob("*.py"):
+        assert not _calls_and_imports(file) & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}, file
+
+
 def test_the_search_for_banned_calls_finds_them(tmp_path: Path) -> None:
     file = tmp_path / "impure.py"
     file.write_text("import time\nfrom os import path\nprint(hash(1))\n")

@@ -19,7 +19,7 @@ NOT_DECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError
 
 
 class Encoded(Value):
-    """Base of values in packets that are bytes on the wire only: they are made when somebody asks for them."""
+    """Base of values that are bytes on the wire and on the disk only: these are made when somebody asks for them."""
 
     __slots__ = ()
 

@@ -7,8 +7,8 @@ whose items are a column again; a class, by its place among the names, whose fie
 the time it takes depends on how deep a state is more than on how much it has.
 
 A name is looked up among the classes of machines that this process has loaded anyway and never imported. Of these only
-plain parts are built, without calling anything that they define but how a `Value` is read from its own bytes. Bytes
-that say anything else are a UsageError.
+plain parts are built, without calling anything that they define but how an `Encoded` value is read from its own bytes.
+Bytes that say anything else are a UsageError.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.machine import Machine
-from ordercast.core.state import State, Value
+from ordercast.core.state import State
 from ordercast.core.wire import NOT_DECODABLE, Encoded
 
 _PACKAGES = ("ordercast.core.", "ordercast.overlay.", "ordercast.protocols.")
-_PARTS: tuple[type, ...] = (msgspec.Struct, State, Value, enum.Enum)
+_PARTS: tuple[type, ...] = (msgspec.Struct, State, Encoded, enum.Enum)
 _SCALARS = frozenset({int, str, bytes, bool, float, type(None)})
 _LEAST_INT, _LARGEST_INT = -(1 << 63), (1 << 64) - 1
 """Between these msgpack has a word for an int."""
 _CONTAINERS: dict[type, int] = {list: 1, tuple: 2, set: 3, frozenset: 4, deque: 5}
 _PLAIN = 0
-_DICT, _INT, _STRUCT, _STATE, _VALUE, _ENUM, _MIXED = range(6, 13)
+_DICT, _INT, _STRUCT, _STATE, _ENCODED, _ENUM, _MIXED = range(6, 13)
 _WRONG = (*NOT_DECODABLE, TypeError, AttributeError, LookupError, StopIteration)
 """What building from nonsense raises."""
 
@@ -91,13 +91,13 @@ def _check_shape(fresh: State, saved: Any) -> None:
 
 
 class _Writer:
-    """Writes columns. Structs and values that are shared are written once, and shared again by whoever reads them."""
+    """Writes columns. Structs and encoded values that are shared are written once, and shared again when read."""
 
     def __init__(self, parts: dict[str, type]) -> None:
         self.names: dict[str, int] = {}
         self._parts = parts
         self._written: dict[int, int] = {}
-        """Structs and values by identity: their place in the order in which they were written."""
+        """Structs and encoded values by identity: their place in the order in which they were written."""
 
     def column(self, values: Sequence[Any]) -> tuple[Any, ...]:
         kinds = set(map(type, values))
@@ -137,13 +137,11 @@ class _Writer:
         fresh = list({id(value): value for value in values if id(value) not in self._written}.values())
         if issubclass(kind, Encoded):
             columns: Any = [[value.encoded() for value in fresh]]
-        elif issubclass(kind, Value):
-            columns = [self.column([value.__getstate__() for value in fresh])]
         else:
             columns = self._rows([[getattr(value, field) for value in fresh] for field in _fields(kind)], len(fresh))
         for value in fresh:
             self._written[id(value)] = len(self._written)
-        code = _STRUCT if issubclass(kind, msgspec.Struct) else _VALUE
+        code = _STRUCT if issubclass(kind, msgspec.Struct) else _ENCODED
         return code, number, [self._written[id(value)] for value in values], *columns
 
     def _states(self, number: int, values: Sequence[State]) -> tuple[Any, ...]:
@@ -165,7 +163,7 @@ class _Reader:
     def __init__(self, kinds: list[type]) -> None:
         self._kinds = kinds
         self._parts: list[Any] = []
-        """Structs and values in the order in which they were written."""
+        """Structs and encoded values in the order in which they were written."""
 
     def column(self, written: list[Any]) -> list[Any]:
         code, *rest = written
@@ -193,15 +191,8 @@ class _Reader:
         rows = self._rows(columns, bool(_fields(kind)))
         return self._shared([kind(*row) for row in rows], places)
 
-    def _values(self, number: int, places: list[int], written: Any) -> list[Any]:
-        kind = self._kind(number, Value)
-        if issubclass(kind, Encoded):
-            return self._shared(list(map(kind.decoded, written)), places)
-        values: list[Any] = []
-        for state in self.column(written):
-            values.append(object.__new__(kind))
-            values[-1].__setstate__(state)
-        return self._shared(values, places)
+    def _encoded(self, number: int, places: list[int], written: list[bytes]) -> list[Any]:
+        return self._shared(list(map(self._kind(number, Encoded).decoded, written)), places)
 
     def _states(self, number: int, names: list[str], *columns: Any) -> list[State]:
         kind = self._kind(number, State)
@@ -235,7 +226,7 @@ def _containers(kind: type) -> Callable[..., list[Any]]:
 
 _READ: dict[int, Callable[..., list[Any]]] = {
     _PLAIN: _Reader._plain, _INT: _Reader._ints, _DICT: _Reader._dicts, _MIXED: _Reader._mixed,
-    _ENUM: _Reader._enums, _STRUCT: _Reader._structs, _VALUE: _Reader._values, _STATE: _Reader._states,
+    _ENUM: _Reader._enums, _STRUCT: _Reader._structs, _ENCODED: _Reader._encoded, _STATE: _Reader._states,
     **{code: _containers(kind) for kind, code in _CONTAINERS.items()}, _CONTAINERS[deque]: _Reader._deques,
 }  # fmt: skip
 

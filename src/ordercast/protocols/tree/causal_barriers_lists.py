@@ -111,12 +111,6 @@ class Header(Encoded):
     def frozen(self) -> Hashable:
         return self.encoded()
 
-    def __getstate__(self) -> bytes:
-        return self.encoded()
-
-    def __setstate__(self, state: bytes) -> None:
-        self.__init__(self.decoded(state).lists)  # type: ignore[misc]
-
 
 class Data(Numbered, frozen=True, tag=1):
     """A message on its way along the tree."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import ClassVar, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message
-from ordercast.core.state import State, Value
+from ordercast.core.state import State
 from ordercast.core.wire import Encoded
 from ordercast.overlay.extended import Routes
 from ordercast.protocols.shared.links import Numbered
@@ -24,6 +25,8 @@ from ordercast.protocols.tree.sizes import changed_clock_bytes
 Flags = npt.NDArray[np.bool_]
 Entry = tuple[int, int]
 """A slot, and the count there."""
+_clock_written = msgspec.msgpack.Encoder()
+_clock_read = msgspec.msgpack.Decoder(tuple[bytes, dict[int, int]])
 
 
 class Layout:
@@ -100,7 +103,7 @@ class Joined:
         return self._layout.group(slot) in self._groups
 
 
-class Clock(Value):
+class Clock(Encoded):
     """How many messages each node has published to each group."""
 
     __slots__ = ("counts", "outside")
@@ -147,11 +150,14 @@ class Clock(Value):
     def frozen(self) -> Hashable:
         return self.counts.tobytes(), frozenset(self.outside.items())
 
-    def __getstate__(self) -> tuple[bytes, dict[int, int]]:
-        return self.counts.tobytes(), self.outside
+    def encoded(self) -> bytes:
+        """It never travels, but it is kept: little-endian counts, then what is outside."""
+        return _clock_written.encode((self.counts.astype("<i8").tobytes(), self.outside))
 
-    def __setstate__(self, state: tuple[bytes, dict[int, int]]) -> None:
-        self.counts, self.outside = np.frombuffer(state[0], np.int64), state[1]
+    @classmethod
+    def decoded(cls, data: bytes) -> Self:
+        counts, outside = _clock_read.decode(data)
+        return cls(np.frombuffer(counts, "<i8").astype(np.int64), outside)
 
 
 class Difference(Encoded):
@@ -247,13 +253,6 @@ class Difference(Encoded):
 
     def frozen(self) -> Hashable:
         return self.encoded()
-
-    def __getstate__(self) -> bytes:
-        return self.encoded()
-
-    def __setstate__(self, state: bytes) -> None:
-        read = self.decoded(state)
-        self.__init__(read.slots(), read.changes(), None, None)  # type: ignore[misc]
 
 
 def _unequal(one: dict[int, int], other: dict[int, int]) -> list[int]:
