@@ -26,7 +26,7 @@ from ordercast.pubsub.client_packets import Entries, Live, TopicState
 from ordercast.pubsub.overlay_packets import ParentRequest, RootElection
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
-from ordercast.sim.pubsub.world import Parts
+from ordercast.sim.pubsub.parts import Parts
 
 
 def _with_topics(**parts: Any) -> Parts:

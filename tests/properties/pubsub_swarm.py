@@ -21,7 +21,7 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.scenario.load import dump_scenario, parse_scenario
 from ordercast.scenario.model import Scenario
-from ordercast.sim.pubsub.world import Parts
+from ordercast.sim.pubsub.parts import Parts
 from tests.properties.swarm import Dice
 from tests.support.pubsub_lab import Finding, run_pubsub
 from tests.support.pubsub_shrink import shrink

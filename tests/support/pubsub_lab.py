@@ -15,9 +15,10 @@ from ordercast.scenario.model import Scenario
 from ordercast.sim.catalogue import BROKER
 from ordercast.sim.connections import Life
 from ordercast.sim.pubsub.client import SimClient
+from ordercast.sim.pubsub.parts import Parts
 from ordercast.sim.pubsub.rest import unrest
 from ordercast.sim.pubsub.run import build_world, live, manifest_of
-from ordercast.sim.pubsub.world import Parts, PubsubWorld
+from ordercast.sim.pubsub.world import PubsubWorld
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import INFO_END
 from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter

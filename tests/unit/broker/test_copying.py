@@ -9,7 +9,7 @@ from ordercast.broker.topics.holding import Queues
 from ordercast.client.machine import ClientMachine
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.publications import Publication
-from ordercast.sim.pubsub.world import Parts
+from ordercast.sim.pubsub.parts import Parts
 from tests.properties.pubsub_swarm import swarm_scenario
 from tests.support.pubsub_lab import run_pubsub
 from tests.support.twins import Twins

@@ -14,9 +14,8 @@ from ordercast.core.process import Connection, Peer, ProcessMachine, Rights
 from ordercast.core.wire import Codec
 from ordercast.scenario.tables import Latency
 from ordercast.sim.clock import Scheduler, ns
-from ordercast.sim.connections.ends import End, Frame
 from ordercast.sim.connections.latencies import LatencyOf
-from ordercast.sim.connections.life import Build, Life, Process
+from ordercast.sim.connections.life import Build, End, Frame, Life, Process
 from ordercast.sim.links.network import latency_draw
 
 _NOBODY_MS = 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import OUT
@@ -14,20 +14,42 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Peer, Wires
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.settings import BrokerSettings
 from ordercast.scenario.brokers import BrokerClient
-from ordercast.sim.clock import ns
-
-if TYPE_CHECKING:
-    from ordercast.sim.pubsub.world import PubsubWorld
+from ordercast.sim.clock import Scheduler, ns
+from ordercast.sim.connections import Processes
+from ordercast.sim.pubsub.parts import Parts
 
 _PATIENCE = ns(50)
 """How often a client that leaves looks whether all it published has come back."""
 
 
+class Surroundings(Protocol):
+    """The world of a run, as one of its clients uses it and tells it things."""
+
+    processes: Processes
+    clock: Scheduler
+    settings: BrokerSettings
+    parts: Parts
+    complaints: list[str]
+
+    def published(self, client: SimClient, publication: Publication) -> None: ...
+
+    def delivered(self, client: SimClient, entries: Sequence[Publication]) -> None: ...
+
+    def acknowledged(self, client: SimClient, topic: Topic, level: str, low: int, extras: tuple[int, ...]) -> None: ...
+
+    def follows(self, client: SimClient, pattern: str, topics: tuple[Topic, ...]) -> None: ...
+
+    def left(self, client: SimClient, topic: Topic) -> None: ...
+
+    def gone(self, client: SimClient) -> None: ...
+
+
 class SimClient:
     """Publishes what the workload says and writes down what it is given; implements ClientApp and Publisher."""
 
-    def __init__(self, world: PubsubWorld, name: NodeId, spec: BrokerClient, addresses: tuple[str, ...]) -> None:
+    def __init__(self, world: Surroundings, name: NodeId, spec: BrokerClient, addresses: tuple[str, ...]) -> None:
         self.world = world
         self.node = name
         self.spec = spec

@@ -14,8 +14,9 @@ from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Detector, Everyone, Node, Scenario
 from ordercast.sim.clock import ns
 from ordercast.sim.pubsub.faults import PubsubFaults
+from ordercast.sim.pubsub.parts import Parts
 from ordercast.sim.pubsub.rest import unrest
-from ordercast.sim.pubsub.world import Parts, PubsubWorld
+from ordercast.sim.pubsub.world import PubsubWorld
 from ordercast.sim.run import Kind, Progress, Simulation, pass_time, rare_collections, recorded
 from ordercast.sim.workload import start_workload
 from ordercast.trace.recorder import Recorder

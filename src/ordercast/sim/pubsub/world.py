@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
-
-import msgspec
 
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.broker.node import BROKER_CODEC, Broker
 from ordercast.broker.place import BrokerPlace
-from ordercast.client.machine import ClientMachine
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Guarantee, Message, Packet
@@ -24,14 +21,8 @@ from ordercast.scenario.model import Scenario
 from ordercast.sim.connections import Processes, Timing
 from ordercast.sim.pubsub.client import SimClient
 from ordercast.sim.pubsub.layout import address_of, lay_out, receives
+from ordercast.sim.pubsub.parts import Parts
 from ordercast.trace.recorder import Recorder
-
-
-class Parts(msgspec.Struct, frozen=True):
-    """The machines of a run; tests put others in their place."""
-
-    broker: Callable[..., Broker] = Broker
-    client: Callable[..., ClientMachine] = ClientMachine
 
 
 class PubsubWorld:

@@ -1,0 +1,17 @@
+"""The machines of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ordercast.broker.node import Broker
+from ordercast.client.machine import ClientMachine
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """The machines of a run; tests put others in their place."""
+
+    broker: Callable[..., Broker] = Broker
+    client: Callable[..., ClientMachine] = ClientMachine
