@@ -85,7 +85,7 @@ class FaultPlan:
         world.count_fault("crash")
         if world.recorder is not None:
             world.recorder.event("crash", host.node, world.clock.now)
-        for channel, numbers in in_flight(world).items():
+        for channel, numbers in in_flight(world.clock).items():
             if channel.sender is host:
                 bits = salt(world.seed, "survive", host.node, channel.host.node, world.clock.now)
                 channel.sender_crashed(numbers, fault.survive, bits)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ordercast.core.errors import InvariantError
 from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Guarantee, Message, Packet
+from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.model import Node
-from ordercast.sim.links.network import Channel
-from ordercast.sim.links.packets import Traffic, payload_asked_at
+from ordercast.sim.links.network import Channel, LinkWorld, Server
+from ordercast.sim.links.packets import Scales, Traffic, payload_asked_at
 from ordercast.trace.schema import INFO_PENDING, INFO_STATE
-
-if TYPE_CHECKING:
-    from ordercast.sim.links.world import World
 
 _US = 1_000
 
@@ -25,28 +23,26 @@ _Outgoing = list[tuple[Channel, Packet, int]]
 """What a busy node is about to send, with its size where that matters."""
 
 
-class Server:
-    """Takes packets in order of their coming, at so many picoseconds a byte."""
+class HostWorld(LinkWorld, Protocol):
+    """The world of a run, as one host uses it and tells it things."""
 
-    __slots__ = ("free", "ps_per_byte", "taken_bytes")
+    protocol: ProtocolInfo
+    scales: Scales
+    members: dict[Topic, set[NodeId]]
+    published: int
+    delivery_watchers: list[Callable[[Host, Message], None]]
+    completion_watchers: list[Callable[[Host, str], None]]
+    return_watchers: list[Callable[[Host], None]]
 
-    def __init__(self, mbps: float) -> None:
-        # As an integer, so that sums are exact on every machine.
-        self.ps_per_byte = round(8_000_000 / mbps)
-        self.free = 0
-        self.taken_bytes = 0
+    def build_machine(self, node: NodeId, incarnation: int) -> Machine: ...
 
-    def serve(self, now: int, size: int) -> int:
-        """When the last of `size` bytes is through."""
-        self.taken_bytes += size
-        self.free = done = max(now, self.free) + size * self.ps_per_byte // 1_000
-        return done
+    def someone_left(self, host: Host) -> None: ...
 
 
 class Host:
     """Runs one machine and is its outbox."""
 
-    def __init__(self, world: World, node: NodeId, ability: Node) -> None:
+    def __init__(self, world: HostWorld, node: NodeId, ability: Node) -> None:
         self.world = world
         self.node = node
         self.incarnation = 0

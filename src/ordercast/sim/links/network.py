@@ -6,21 +6,71 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, Protocol, assert_never
 
 from ordercast.core.chance import exponential, mix, salt, unit
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
+from ordercast.core.machine import Machine, Outbox
 from ordercast.core.messages import Packet
 from ordercast.scenario.model import Link
 from ordercast.scenario.tables import Exponential, Latency, LogNormal, Uniform
-from ordercast.sim.clock import NS_PER_MS, ns
-
-if TYPE_CHECKING:
-    from ordercast.sim.links.host import Host
-    from ordercast.sim.links.world import World
+from ordercast.sim.clock import NS_PER_MS, Scheduler, ns
+from ordercast.sim.links.packets import PacketFacts
+from ordercast.trace.recorder import Recorder
 
 _LOSS, _DUPLICATE, _SECOND_COPY = 1, 2, 3
+
+
+class Server:
+    """Takes packets in order of their coming, at so many picoseconds a byte."""
+
+    __slots__ = ("free", "ps_per_byte", "taken_bytes")
+
+    def __init__(self, mbps: float) -> None:
+        # As an integer, so that sums are exact on every machine.
+        self.ps_per_byte = round(8_000_000 / mbps)
+        self.free = 0
+        self.taken_bytes = 0
+
+    def serve(self, now: int, size: int) -> int:
+        """When the last of `size` bytes is through."""
+        self.taken_bytes += size
+        self.free = done = max(now, self.free) + size * self.ps_per_byte // 1_000
+        return done
+
+
+class LinkWorld(Protocol):
+    """The world of a run, as its links use it."""
+
+    clock: Scheduler
+    recorder: Recorder | None
+    facts: PacketFacts
+    sees_packets: bool
+    counts_packets: bool
+
+    def count_fault(self, kind: str) -> None: ...
+
+
+class LinkEnd(Outbox, Protocol):
+    """A node, as the channels that begin or end at it use it."""
+
+    node: NodeId
+    alive: bool
+    ready: bool
+    weighs: bool
+    machine: Machine
+    egress: Server | None
+    stalled: list[tuple[int, Callable[[Any, Any], None], Any, Any]]
+
+    @property
+    def world(self) -> LinkWorld: ...
+
+    def enqueue(self, channel: Channel, packet: Packet, size: int) -> None: ...
+
+    def weigh(self, packet: Packet) -> int: ...
+
+    def room_on(self, channel: Channel) -> None: ...
 
 
 class Channel:
@@ -32,7 +82,7 @@ class Channel:
         "pending", "sender", "sent", "weighed", "world",
     )  # fmt: skip
 
-    def __init__(self, sender: Host, host: Host, link: Link, seed: int) -> None:
+    def __init__(self, sender: LinkEnd, host: LinkEnd, link: Link, seed: int) -> None:
         self.world = sender.world
         self.sender = sender
         self.host = host
@@ -210,13 +260,13 @@ class Channel:
         )  # fmt: skip
 
 
-def in_flight(world: World) -> dict[Channel, list[int]]:
+def in_flight(clock: Scheduler) -> dict[Channel, list[int]]:
     """The numbers of the packets on their way, in order of sending, for every channel that has any.
 
     Looks through the whole calendar: crashes are rare, and hops, which would have to keep count, are not.
     """
     numbers: defaultdict[Channel, set[int]] = defaultdict(set)
-    for action, _, number in world.clock.pending():
+    for action, _, number in clock.pending():
         if getattr(action, "__func__", None) in (Channel.arrive, Channel.arrive_weighed):
             numbers[action.__self__].add(number)  # type: ignore[attr-defined]
     return {channel: sorted(sent) for channel, sent in numbers.items()}
