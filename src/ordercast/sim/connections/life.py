@@ -26,6 +26,8 @@ class Surroundings(Protocol):
     after_event: Callable[[Life], None] | None
     tap: Callable[[str, str, Packet], None] | None
     notes: Callable[[str, str, Mapping[str, str]], None] | None
+    deliveries: Callable[[str, Message], None] | None
+    completions: Callable[[str, str], None] | None
     peer_errors: list[tuple[str, str, str]]
     codec: Codec | None
 
@@ -245,14 +247,18 @@ class End:
         self.broken = False
         """Nothing that this end sends arrives any more."""
         self._clock = life.world.clock
-        self._draw_ns = latency
-        self._constant_ns = latency(0) if latency(0) == latency(salted) else -1
         self._salt = salted
+        self.set_latency(latency)
         self._sent = 0
         self._last_arrival = 0
         self._batch_time = -1
         self._flying: deque[list[Frame]] = deque()
         self._held: list[Frame | _Goodbye] = []
+
+    def set_latency(self, latency: Callable[[int], int]) -> None:
+        """What is sent from now on takes so long, and overtakes nothing."""
+        self._draw_ns = latency
+        self._constant_ns = latency(0) if latency(0) == latency(self._salt) else -1
 
     def send(self, frame: Frame) -> None:
         if self.broken:
