@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ordercast.testing import cluster
 from ordercast.trace.journal import read_journal
+from ordercast.verify.judge import judge_path
 from tests.support.loop import run_async
 
 
@@ -34,6 +37,38 @@ def test_a_client_records_what_it_publishes_and_receives(tmp_path: Path) -> None
     assert kinds == [("subscribe", "t"), ("deliver", "t"), ("deliver", "t"), ("unsubscribe", "t")]
     delivered = [row.msg for row in read_journal(bob) if row.kind == "deliver"]
     assert delivered == [row.msg for row in published]
+
+
+async def _ann_tells_bob(trace: Path, *, stay: bool) -> None:
+    async with cluster(brokers=1) as brokers, brokers.connect("ann", trace=trace) as ann:
+        bob = await brokers.connect("bob", trace=trace)
+        inbox = await bob.subscribe("t")
+        for _ in range(3):
+            await ann.publish("t", b"")
+        for _ in range(3):
+            await inbox.get(5)
+        await bob.close(stay=stay)
+
+
+def _without_delivery(trace: Path, number: int) -> None:
+    (journal,) = (trace / "journals").glob("bob.*.jsonl")
+    lines = journal.read_text().splitlines(keepends=True)
+    deliveries = [line for line in lines if '"deliver"' in line]
+    journal.write_text("".join(line for line in lines if line != deliveries[number]))
+
+
+@pytest.mark.parametrize(("stay", "vouched"), [(True, 1), (False, 0)])
+def test_a_delivery_that_is_missing_from_an_ordinary_run_is_missed(tmp_path: Path, stay: bool, vouched: int) -> None:
+    run_async(lambda: _ann_tells_bob(tmp_path, stay=stay))
+    (whole,) = judge_path(tmp_path, complete=True)
+    assert (whole.exit_code(), whole.facts["owed"], whole.facts["made"]) == (0, 3, 3)
+    _without_delivery(tmp_path, -1)
+    (at_the_end,) = judge_path(tmp_path)
+    assert at_the_end.exit_code() == (4 if stay else 0)
+    assert at_the_end.facts["missing" if stay else "excused"] == 1
+    assert judge_path(tmp_path, complete=True)[0].exit_code() == vouched
+    _without_delivery(tmp_path, 0)
+    assert judge_path(tmp_path)[0].exit_code() == 1, "a gap is one however the client went"
 
 
 def test_later_lives_say_whether_they_kept_their_state(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.cli import main
+from ordercast.cli.exits import explain
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -298,3 +299,69 @@ def test_protocols_lists_every_protocol_with_its_formula(command: Command) -> No
     assert code == 0
     assert {"flood", "fifo", "vector", "sequencer", "unordered"} <= set(rows)
     assert "N" in rows["vector"]["metadata"]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_has_seen_enough_changes_no_exit_code(run: Path, options: list[str]) -> None:
+    """As with `ordercast verify RUN | head -1`: the pipe is closed before anything is written to it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    verify = [sys.executable, "-m", "ordercast", "verify", "--no-spark", str(run), *options]
+    done = subprocess.run(verify, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_memory_that_gives_out_is_not_the_fault_of_the_file(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_args: object, **_options: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 8 failed")
+
+    monkeypatch.setattr(pq, "read_schema", exhausted)
+    code, _, err = command("verify", "--no-spark", run)
+    assert code == 3
+    assert_one_line(err, "memory is exhausted")
+    assert "parquet" not in err
+
+
+@pytest.mark.spark
+def test_a_python_worker_that_is_killed_is_one_line(spark: object) -> None:
+    from ordercast.verify.spark.jobs import _on_spark
+
+    def suicide(_: str) -> bytes:
+        os.kill(os.getpid(), 9)
+        return b""
+
+    with pytest.raises(Exception, match="worker") as failure:
+        _on_spark(spark, "dying", ["x"], suicide)  # type: ignore[arg-type]
+    line, code = explain(failure.value)
+    assert code == 3
+    assert "a Python worker of Spark was killed" in line
+    assert "\n" not in line
+
+
+def test_a_java_heap_that_is_exhausted_is_one_line_that_says_what_to_set() -> None:
+    class Py4JJavaError(Exception):
+        __module__ = "py4j.protocol"
+
+    line, code = explain(Py4JJavaError("An error occurred\n: java.lang.OutOfMemoryError: Java heap space\n\tat ..."))
+    assert (code, "ORDERCAST_SPARK_MEMORY=" in line, "\n" in line) == (3, True, False)
+
+
+def test_who_was_a_member_can_be_said(command: Command, tmp_path: Path) -> None:
+    trace, members = tmp_path / "trace.csv", tmp_path / "members.json"
+    trace.write_text("node,seq,kind,msg,topic\na,0,publish,m1,t\nb,0,deliver,m1,\n")
+    assert command("verify", "--no-spark", trace)[0] == 0
+    members.write_text('{"t": ["b", "c"]}')
+    code, out, _ = command("verify", "--no-spark", trace, "--members", members)
+    assert (code, "deliveries owed: 2 (1 made, 1 missing, 0 excused)" in out) == (4, True)
+    assert command("verify", "--no-spark", trace, "--members", members, "--complete")[0] == 1
+    assert command("verify", "--no-spark", trace, "--own-deliveries", "yes", "--complete")[0] == 0
+    members.write_text("b, c")
+    code, _, err = command("verify", "--no-spark", trace, "--members", members)
+    assert code == 2
+    assert_one_line(err, "members.json", "topics")
+    code, _, err = command("verify", "--no-spark", trace, "--own-deliveries", "maybe")
+    assert code == 2
+    assert_one_line(err, "--own-deliveries", "'maybe'")

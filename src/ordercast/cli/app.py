@@ -12,7 +12,8 @@ import typer
 from typer.exceptions import TyperException
 
 from ordercast.cli import brokering, demo, exploring, judging, messaging, running, studying
-from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, FAILED, explain
+from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, FAILED, READER_GONE, explain
+from ordercast.cli.options import silence_output
 
 app = typer.Typer(
     name="ordercast",
@@ -75,14 +76,16 @@ def main() -> None:
         sys.stderr.write("ordercast: interrupted\n")
         code = 130
     except BrokenPipeError:
-        # The reader of our output has gone away; nothing more can be said to it.
-        sys.stderr.close()
-        code = 1
+        code = READER_GONE
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a line
         line, code = explain(error)
         if code == FAILED and os.environ.get("ORDERCAST_TRACEBACK"):
             traceback.print_exc()
         sys.stderr.write(f"ordercast: {line}\n")
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_output()
     sys.exit(code if isinstance(code, int) else 0)
 
 

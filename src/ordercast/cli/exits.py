@@ -9,6 +9,8 @@ from ordercast.core.errors import UsageError
 HELD, VIOLATED, BAD_INPUT, ENVIRONMENT_LACKS, UNDECIDED = range(5)
 FAILED = 70
 """Something inside failed that must never fail: a protocol's code, or ours. Brokers end with it, too."""
+READER_GONE = 141
+"""As of a process that a broken pipe has ended, where there was no result yet to exit with."""
 _LONGEST = 500
 
 
@@ -16,7 +18,7 @@ def explain(error: Exception) -> tuple[str, int]:
     """The one line and the exit code of an error."""
     from ordercast.trace.store import TraceError
     from ordercast.verify.spark.java import EnvironmentLacks
-    from ordercast.verify.spark.session import MasterError
+    from ordercast.verify.spark.session import MasterError, what_gave_out
 
     if isinstance(error, UsageError | TraceError | MasterError):
         return str(error), BAD_INPUT
@@ -24,7 +26,10 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), ENVIRONMENT_LACKS
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", BAD_INPUT
-    return _failure(error), FAILED
+    if isinstance(error, MemoryError):
+        return "memory is exhausted: this machine has not enough of it for a trace of this size", ENVIRONMENT_LACKS
+    gave_out = what_gave_out(error)
+    return (gave_out, ENVIRONMENT_LACKS) if gave_out else (_failure(error), FAILED)
 
 
 def _failure(error: Exception) -> str:

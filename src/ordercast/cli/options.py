@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,14 +34,31 @@ Sets = Annotated[
 
 
 def console() -> Console:
-    """Where tables go. A pipe or a file has no width of its own; tables should not fold there as on a narrow screen."""
+    """Where tables go. A pipe or a file has no width of its own; tables should not fold there as on a narrow screen.
+
+    A reader that goes away before the end has seen enough: the rest is not printed, and the exit code stays.
+    """
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _FILE_WIDTH)
+    class Patient(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+            silence_output()
+
+    return Patient(width=None if sys.stdout.isatty() else _FILE_WIDTH)
 
 
 def print_json(value: Any) -> None:
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode() + "\n")
+    try:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode() + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_output()
+
+
+def silence_output() -> None:
+    """Nobody reads any more: what is still in the buffers goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def owed(verdict: Verdict) -> str:
 def stories(verdict: Verdict) -> list[tuple[list[str], Witness]]:
     """Every story once, with all the checks that it breaks: that of a node that let a message be overtaken or lacks it.
 
-    Of several tellings the longest is taken, which says most about why.
+    Of several tellings that is taken which names the most messages, and the last of those: it says most about why.
     """
     told: dict[tuple[str, ...], tuple[list[str], Witness]] = {}
     for result in verdict.results:
@@ -57,7 +57,8 @@ def stories(verdict: Verdict) -> list[tuple[list[str], Witness]]:
             seen[str(about)] += 1
             key = (*about, str(seen[str(about)])) if result.check in _OF_ORDER else (result.check, str(n))
             checks, best = told.get(key, ([], witness))
-            told[key] = [*checks, result.check], max(best, witness, key=lambda told: len(told.story))
+            fuller = len(witness.messages) >= len(best.messages)
+            told[key] = [*checks, result.check], witness if fuller else best
     return list(told.values())
 
 

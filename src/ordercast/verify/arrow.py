@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,10 @@ def list_lengths(column: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def first_line(error: Exception) -> str:
-    """What Arrow says is wrong, without the rest of its message."""
+    """What Arrow says is wrong, without the rest of its message. That memory gave out is no fault of the file's."""
+    if isinstance(error, MemoryError):
+        raise error
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        raise MemoryError from None
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

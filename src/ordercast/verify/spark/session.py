@@ -60,6 +60,10 @@ _SESSION_CONF = {
 }
 
 
+MEMORY = "ORDERCAST_SPARK_MEMORY"
+"""The environment variable that says how large the heap of Spark's Java process may get."""
+
+
 class MasterError(Exception):
     """A Spark master that is no such thing, or that does not answer; the message is one line."""
 
@@ -68,15 +72,16 @@ def session(
     master: str | None = None,
     *,
     app: str = "ordercast",
-    memory: str = "2g",
+    memory: str | None = None,
     quick: bool = False,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The Spark session of this process, started if there is none, writing nothing to the console.
 
     Without `master` it runs on two threads of this machine, or wherever spark-submit or SPARK_REMOTE point. `memory` is
-    the Java heap: in local mode all Spark work happens in it. `quick` favours a fast start over peak speed, which suits
-    tests and small traces. Hosts of a cluster get our package shipped; they need the same Python with our dependencies.
+    the Java heap, in which all Spark work of local mode happens; if it is not given, ORDERCAST_SPARK_MEMORY or 2g.
+    `quick` favours a fast start over peak speed, which suits tests and small traces. Hosts of a cluster get our package
+    shipped; they need the same Python with our dependencies.
     """
     if master is not None and not _KNOWN_MASTERS.fullmatch(master):
         raise MasterError(
@@ -92,7 +97,11 @@ def session(
         return _connect(master, app, conf or {})
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(master, app, conf or {})
-    return _launch(master or DEFAULT_MASTER, app, {**_launch_conf(memory, quick=quick), **(conf or {})})
+    return _launch(
+        master or DEFAULT_MASTER,
+        app,
+        {**_launch_conf(memory or os.environ.get(MEMORY, "2g"), quick=quick), **(conf or {})},
+    )
 
 
 def _running(master: str | None) -> SparkSession | None:
@@ -231,6 +240,24 @@ def _packed_package() -> str:
         for source in sorted(root.rglob("*.py")):
             archive.write(source, source.relative_to(root.parent))
     return str(packed)
+
+
+def what_gave_out(error: Exception) -> str:
+    """The one line for an error that says that Spark ran out of memory or lost a process; empty for any other."""
+    if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
+        return ""
+    said = str(error)
+    if "java.lang.OutOfMemoryError" in said:
+        return f"Spark's Java heap is exhausted: give it more, such as {MEMORY}=8g"
+    if "MemoryError" in said:
+        return "memory is exhausted in a Python worker of Spark: use fewer at a time (--master local[1])"
+    if "Python worker exited unexpectedly" in said:
+        return (
+            "a Python worker of Spark was killed, perhaps for want of memory: use fewer at a time (--master local[1])"
+        )
+    if type(error).__name__ == "Py4JNetworkError":
+        return f"Spark's Java process has ended, perhaps for want of memory (see {MEMORY})"
+    return ""
 
 
 def _first_line(error: Exception) -> str:
