@@ -12,6 +12,8 @@ from ordercast.trace.schema import (
     FORMAT,
     INFO_BOOT,
     INFO_DIGEST,
+    INFO_END,
+    INFO_LOST,
     INFO_ORDER_SCOPE,
     INFO_PENDING,
     INFO_STATE,
@@ -32,7 +34,8 @@ _KIND_MEANINGS = {
     "subscribe": "from here on the node is a member of the topic",
     "unsubscribe": "from here on it is not",
     "join": "the node entered the overlay",
-    "leave": "the node left the overlay in good order",
+    "leave": f"the node left the overlay in good order, or the run ended for it (`info.{INFO_END}`), or its session was "
+    f"given up (`info.{INFO_LOST}`)",
     "crash": "the process is gone",
     "recover": f"it is back; `info.{INFO_STATE}` says whether with its state (`kept`) or without (`lost`)",
     "suspect": "the failure detector of this node suspects `peer`",
@@ -72,12 +75,14 @@ place); what is null is left out, and `info` is an object. A torn last line is n
 
 - The lives of a node are read in the order of their numbers. A life whose last line is neither `leave` nor the mark
   `{{"kind": "{JOURNAL_END}", "time_ns": ...}}` ended in a crash, at the time of its last line. `{JOURNAL_END}` is for a
-  process that stops after the run, `leave` for a member that gives up its membership: who left owes nothing any more.
+  process that stops in good order: a member that stops so, and does not come back with its state, is given a `leave`
+  with `info.{INFO_END}`. A client's `close()` says that it stayed, `close(stay=False)` that it left.
 - A later life begins with a `recover` row; if it does not, one is put there. `info.{INFO_STATE}` of the first line says
   whether it had its state; lost, if nothing is said.
 - Without a `{MANIFEST}` the run is taken for one of brokers: guarantee `mixed`, scope `topic`, order scope as the first
   lines say in `info.{INFO_ORDER_SCOPE}` (`session` if none does), clock `global` if `info.{INFO_BOOT}` is the same in
-  all first lines, nothing known of a drain. The verdict says so.
+  all first lines, nothing known of a drain. The verdict says so. If everybody had everything when the processes were
+  stopped, say `--complete`, or write a `{MANIFEST}` that says `drained`.
 
 """
 
@@ -134,7 +139,14 @@ def _kinds() -> list[str]:
         "it is owed those that are published after a later row without. An `unsubscribe` row with it says that the "
         "node is owed nothing any more; nothing may come that is published after a later row without."
     )
-    told = [digest, "", pending, "", brokers, ""]
+    endings = (
+        f"How a node's part in the run ended is in its last `leave`. Without more, it gave its memberships up: what was "
+        f"under way to it then may be missing. With `info.{INFO_END}`, the run ended for it and it stayed a member: it is "
+        f"owed everything that was published before. With `info.{INFO_LOST}` (why, in words), the overlay gave its "
+        "session up, or it went while publications of its own were not safe: it counts as dead, and what nobody got of "
+        "what it published is owed to nobody. [Verification](verification.md#who-owes-what) says what follows."
+    )
+    told = [digest, "", pending, "", endings, "", brokers, ""]
     return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", *told]
 
 
@@ -162,7 +174,9 @@ def _foreign() -> list[str]:
         "The judge also reads a single Parquet, JSON-lines or CSV file with `node`, `seq`, `kind` (`publish` and",
         "`deliver`) and `msg`, and on the `publish` rows `topic` or `dst`, and optionally `guarantee` and `keys`. With",
         "`topic` and no membership rows, a node that delivers anything of a topic counts as its subscriber from its",
-        "first event.",
+        "first event; if no node ever delivers a message of its own, such deliveries are not asked for. The verdict says",
+        "what was assumed; `--members FILE`, a JSON object of topics and lists of nodes, and `--own-deliveries yes|no` say",
+        "otherwise, and `--complete` that nothing was under way at the end.",
     ]
 
 
