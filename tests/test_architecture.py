@@ -21,6 +21,7 @@ from ordercast.core.state import State, Value
 from ordercast.protocols import CATALOGUE
 from ordercast.scenario.model import Scenario
 from ordercast.trace.describe import trace_format_page
+from ordercast.verify.verdict import CHECKS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ordercast"
@@ -322,6 +323,28 @@ def test_the_search_for_reaching_and_setting_finds_them() -> None:
     )
     assert max(_looks(tree)) == (4, "self.a.b.c.d")
     assert _sets_of_others(tree) == ["self.a.b"]
+
+
+# The judge
+
+
+def test_the_judge_imports_of_ours_what_the_map_says_and_its_checks_are_counted_right() -> None:
+    imported = {
+        node.module
+        for module, tree in _modules(SOURCE).items()
+        if module.startswith("ordercast.verify")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ordercast.")
+    }
+    readers = {"schema", "store", "collect"}
+    assert {name for name in imported if not name.startswith("ordercast.verify")} == {
+        f"ordercast.trace.{reader}" for reader in readers
+    }
+    assert "nothing of ours but what reads a run, `trace`'s schema,\nstore and collect" in (
+        (ROOT / "ARCHITECTURE.md").read_text()
+    )
+    assert len(CHECKS) == 12
+    assert "the twelve checks" in (ROOT / "docs" / "index.md").read_text()
 
 
 # Names

@@ -34,8 +34,8 @@ _KIND_MEANINGS = {
     "subscribe": "from here on the node is a member of the topic",
     "unsubscribe": "from here on it is not",
     "join": "the node entered the overlay",
-    "leave": f"the node left the overlay in good order, or the run ended for it (`info.{INFO_END}`), or its session was "
-    f"given up (`info.{INFO_LOST}`)",
+    "leave": f"the node left the overlay in good order; or the run ended for it (`info.{INFO_END}`), or its session "
+    f"was given up (`info.{INFO_LOST}`)",
     "crash": "the process is gone",
     "recover": f"it is back; `info.{INFO_STATE}` says whether with its state (`kept`) or without (`lost`)",
     "suspect": "the failure detector of this node suspects `peer`",
@@ -140,9 +140,9 @@ def _kinds() -> list[str]:
         "node is owed nothing any more; nothing may come that is published after a later row without."
     )
     endings = (
-        f"How a node's part in the run ended is in its last `leave`. Without more, it gave its memberships up: what was "
-        f"under way to it then may be missing. With `info.{INFO_END}`, the run ended for it and it stayed a member: it is "
-        f"owed everything that was published before. With `info.{INFO_LOST}` (why, in words), the overlay gave its "
+        f"How a node's part in the run ended is in its last `leave`. Without more, it gave its memberships up: what "
+        f"was under way to it then may be missing. With `info.{INFO_END}`, the run ended for it and it stayed a member: "
+        f"it is owed everything that was published before. With `info.{INFO_LOST}` (why, in words), the overlay gave its "
         "session up, or it went while publications of its own were not safe: it counts as dead, and what nobody got of "
         "what it published is owed to nobody. [Verification](verification.md#who-owes-what) says what follows."
     )
@@ -174,9 +174,9 @@ def _foreign() -> list[str]:
         "The judge also reads a single Parquet, JSON-lines or CSV file with `node`, `seq`, `kind` (`publish` and",
         "`deliver`) and `msg`, and on the `publish` rows `topic` or `dst`, and optionally `guarantee` and `keys`. With",
         "`topic` and no membership rows, a node that delivers anything of a topic counts as its subscriber from its",
-        "first event; if no node ever delivers a message of its own, such deliveries are not asked for. The verdict says",
-        "what was assumed; `--members FILE`, a JSON object of topics and lists of nodes, and `--own-deliveries yes|no` say",
-        "otherwise, and `--complete` that nothing was under way at the end.",
+        "first event; if no node ever delivers a message of its own, such deliveries are not asked for. The verdict",
+        "says what was assumed; `--members FILE`, a JSON object of topics and lists of nodes, and `--own-deliveries",
+        "yes|no` say otherwise, and `--complete` that nothing was under way at the end.",
     ]
 
 
