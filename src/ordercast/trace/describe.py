@@ -140,11 +140,11 @@ def _kinds() -> list[str]:
         "node is owed nothing any more; nothing may come that is published after a later row without."
     )
     endings = (
-        f"How a node's part in the run ended is in its last `leave`. Without more, it gave its memberships up: what "
-        f"was under way to it then may be missing. With `info.{INFO_END}`, the run ended for it and it stayed a member: "
-        f"it is owed everything that was published before. With `info.{INFO_LOST}` (why, in words), the overlay gave its "
-        "session up, or it went while publications of its own were not safe: it counts as dead, and what nobody got of "
-        "what it published is owed to nobody. [Verification](verification.md#who-owes-what) says what follows."
+        "How a node's part in the run ended is in its last `leave`. Without more, it gave its memberships up: what was "
+        f"under way to it then may be missing. With `info.{INFO_END}`, the run ended for it and it stayed a member: it "
+        f"is owed everything that was published before. With `info.{INFO_LOST}` (why, in words), the overlay gave its "
+        "session up, or it went while publications of its own were not safe: it counts as dead, and what nobody got "
+        "of what it published is owed to nobody. [Verification](verification.md#who-owes-what) says what follows."
     )
     told = [digest, "", pending, "", endings, "", brokers, ""]
     return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", *told]
