@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "#555555"
 """The colour of what others measured or stated."""
-CONFIDENCE = "Bars: 95 % confidence over the runs of a point."
+CONFIDENCE = "Bars: 95 % confidence over the runs of a point, where there are several."
 _SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "ordercast",
     "font.size": 9,
