@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from ordercast.cli.options import Json, Protocol, Seed, Sets, print_json, progress_bar
 from ordercast.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from ordercast.net.supervise.cluster import Outcome
+    from ordercast.sim.run import Simulation
 
 Scenario = Annotated[Path, typer.Argument(help="Scenario file (TOML).")]
 
@@ -36,16 +40,8 @@ def simulate(
     info = lookup(protocol_of(value, protocol))
     with progress_bar(f"simulating {value.name}") as progress:
         outcome = run(value, info, seed=seed, out=out, progress=progress)
-    if json:
-        print_json(outcome)
-        return
-    typer.echo(out)
-    rest = "" if outcome.manifest.drained else "; it did not come to rest within drain_ms"
-    typer.echo(
-        f"{info.name} on {len(outcome.manifest.nodes)} nodes: {outcome.published} messages, {outcome.delivered} "
-        f"deliveries, {outcome.hops} hops in {outcome.virtual_ns / 1e9:.3f} s of virtual time{rest}",
-        err=True,
-    )
+    took = f"deliveries, {outcome.hops} hops in {outcome.virtual_ns / 1e9:.3f} s of virtual time"
+    _tell(outcome, out, took, json=json)
 
 
 def run(
@@ -73,16 +69,19 @@ def run(
     if (protocol or value.protocol) == "broker":
         raise UsageError("protocol 'broker': real brokers run from a cluster file; see `ordercast up --help`")
     outcome = run_processes(value, protocol, seed=seed, out=out, processes=processes, durable=durable)
+    _tell(outcome, out, f"deliveries in {outcome.wall_ns / 1e9:.3f} s", json=json)
+
+
+def _tell(outcome: Simulation | Outcome, out: Path, took: str, *, json: bool) -> None:
+    """The path of the run for the next command; what happened for people, or all of it as JSON."""
     if json:
         print_json(outcome)
         return
     typer.echo(out)
-    rest = "" if outcome.manifest.drained else "; it did not come to rest within drain_ms"
-    typer.echo(
-        f"{outcome.manifest.protocol} on {len(outcome.manifest.nodes)} nodes: {outcome.published} messages, "
-        f"{outcome.delivered} deliveries in {outcome.wall_ns / 1e9:.3f} s{rest}",
-        err=True,
-    )
+    manifest = outcome.manifest
+    rest = "" if manifest.drained else "; it did not come to rest within drain_ms"
+    told = f"{manifest.protocol} on {len(manifest.nodes)} nodes: {outcome.published} messages, {outcome.delivered} "
+    typer.echo(f"{told}{took}{rest}", err=True)
 
 
 def shrink(

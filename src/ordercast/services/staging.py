@@ -91,10 +91,6 @@ class Stage:
         if self._txn is not None:
             self._drop()
 
-    def forget_reads(self) -> None:
-        """Somebody else has written: a snapshot was restored."""
-        self._cache.clear()
-
     def _reading(self) -> Txn:
         if self._txn is None:
             self._txn = self._store.begin()

@@ -61,14 +61,6 @@ class StudyResult(msgspec.Struct, frozen=True, kw_only=True):
     executed: int
     """Configurations that ran now, failed ones included; the others were finished before."""
 
-    @property
-    def refuted(self) -> list[Claim]:
-        return [claim for claim in self.claims if claim.holds is False]
-
-    @property
-    def undecided(self) -> list[Claim]:
-        return [claim for claim in self.claims if claim.holds is None]
-
 
 def run_study(
     study: Study,

@@ -6,7 +6,7 @@ Everything is counted in memory and compared between the ends of the window, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,16 +42,26 @@ class Snapshot(msgspec.Struct, frozen=True):
 class Meter:
     """Drives a world through warm-up, window and, if it is to drain, until everything has arrived."""
 
-    def __init__(self, parameters: Row, publishers: Sequence[str]) -> None:
-        self._warm = cast("int", parameters["warm"])
-        self._before = cast("int", parameters["before"])
-        self._messages = cast("int", parameters["messages"])
-        self._branching = cast("int", parameters["degree"]) - 1
-        self._mbps = cast("float", parameters["mbps"])
+    def __init__(
+        self,
+        publishers: Sequence[str],
+        *,
+        warm: int,
+        before: int,
+        messages: int,
+        degree: int,
+        mbps: float,
+        drains: bool,
+    ) -> None:
+        self._warm = warm
+        self._before = before
+        self._messages = messages
+        self._branching = degree - 1
+        self._mbps = mbps
         self._alone = publishers if len(publishers) == 1 else []
         self._arrivals: list[int] = []
         """Of a single publisher: when the last node of the deepest level delivered, within the window."""
-        self._drains = bool(parameters["drain"])
+        self._drains = drains
         self._ends: list[Snapshot] = []
         self._full = False
         """Whether the run was warm, and its window filled, before patience ended."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
+
+import msgspec
 
 from ordercast.core.chance import shuffled
 from ordercast.experiments.kit.claims import UNDECIDED, judged
@@ -28,13 +30,15 @@ from ordercast.scenario.model import (
 )
 
 LOCAMU, DELTA, CBCAST, BARRIERS = "locamu", "delta-neighbourhood", "cbcast", "causal-barriers"
-MODEL, WIRE = "model", "wire"
+MODEL: Literal["model"] = "model"
+WIRE: Literal["wire"] = "wire"
 """Sizes as the source counts them, and as they are encoded."""
 BOTH, SENDER = "both", "tx"
 """Whose server a copy takes time of."""
 ROOT, RANDOM = "root", "random"
 ONE, SUBTREES = "one", "subtrees"
-MEMBER, ANY = "member", "any"
+MEMBER: Literal["member"] = "member"
+ANY: Literal["any"] = "any"
 """Which groups a publisher chooses from."""
 CORRECTED, PUBLISHED = "corrected", "published"
 ORDER_HELD = "order held"
@@ -52,65 +56,47 @@ COMPLETE = "agreement"
 """The check that needs a run to its end."""
 
 
-def configuration(
-    protocol: str,
-    *,
-    figures: str = "",
-    nodes: int = 511,
-    publishers: int = 1,
-    placement: str = RANDOM,
-    rate_per_s: float = AS_FAST_AS_IT_CAN,
-    groups: str = ONE,
-    topics: str = MEMBER,
-    mbps: float = _BASE_MBPS,
-    latency_ms: float = 1.0,
-    payload: int = 32,
-    f: int = 1,
-    profile: str = CORRECTED,
-    degree: int = 3,
-    sizes: str = MODEL,
-    charge: str = BOTH,
-    window: int = WINDOW,
-    outstanding: int = 0,
-    warm: int = 20,
-    before: int = 0,
-    messages: int = 100,
-    drain: bool = True,
-    seed: int = 0,
-) -> Row:
-    """The base configuration of the source, but for what is given.
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration: the base configuration of the source, but for what is given.
 
-    `figures` says what it is drawn in, one word each; `rate_per_s` is of each publisher. A publisher waits while one of
-    its links has `window` packets on their way or, if it is given, while `outstanding` messages of its own are not
-    delivered by all. `warm` and `messages` are deliveries per node before the measurement and in it; `before` is how
-    many messages are published before it at least. Without `drain` the run ends with the measurement, and whatever is
-    on its way then stays there.
+    A publisher waits while one of its links has `window` packets on their way or, if it is given, while `outstanding`
+    messages of its own are not delivered by all.
     """
-    return {
-        "figures": figures,
-        "protocol": protocol,
-        "nodes": nodes,
-        "publishers": publishers,
-        "placement": placement,
-        "rate_per_s": rate_per_s,
-        "groups": groups,
-        "topics": topics,
-        "mbps": mbps,
-        "latency_ms": latency_ms,
-        "payload": payload,
-        "f": f,
-        "profile": profile,
-        "degree": degree,
-        "sizes": sizes,
-        "charge": charge,
-        "window": window,
-        "outstanding": outstanding,
-        "warm": warm,
-        "before": before,
-        "messages": messages,
-        "drain": drain,
-        "seed": seed,
-    }
+
+    figures: str = ""
+    """What it is drawn in, one word each."""
+    protocol: str
+    nodes: int = 511
+    publishers: int = 1
+    placement: str = RANDOM
+    rate_per_s: float = AS_FAST_AS_IT_CAN
+    """Of each publisher."""
+    groups: str = ONE
+    topics: Literal["member", "any"] = MEMBER
+    mbps: float = _BASE_MBPS
+    latency_ms: float = 1.0
+    payload: int = 32
+    f: int = 1
+    profile: str = CORRECTED
+    degree: int = 3
+    sizes: Literal["wire", "model"] = MODEL
+    charge: str = BOTH
+    window: int = WINDOW
+    outstanding: int = 0
+    warm: int = 20
+    """Deliveries per node before the measurement."""
+    before: int = 0
+    """Messages published before it, at least."""
+    messages: int = 100
+    """Deliveries per node in the measurement."""
+    drain: bool = True
+    """Whether the run goes on until everything has arrived; else what is on its way at the end stays there."""
+    seed: int = 0
+
+
+def configuration(protocol: str, **changes: Any) -> Row:
+    """The parameters of one run: a setting as plain values."""
+    return msgspec.structs.asdict(Setting(protocol=protocol, **changes))
 
 
 def measure(parameters: Row) -> Row:
@@ -118,11 +104,15 @@ def measure(parameters: Row) -> Row:
     from ordercast.protocols import lookup
     from ordercast.sim.run import simulate
 
-    protocol = lookup(str(parameters["protocol"]))
-    meter = Meter(parameters, chosen(parameters))
+    setting = msgspec.convert(parameters, Setting)
+    protocol = lookup(setting.protocol)
+    meter = Meter(
+        chosen(setting), warm=setting.warm, before=setting.before, messages=setting.messages, degree=setting.degree,
+        mbps=setting.mbps, drains=setting.drain,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="ordercast-") as directory:
         run = Path(directory) / "run"
-        simulate(scenario(parameters), protocol, out=run, drive=meter.drive)
+        simulate(scenario(setting), protocol, out=run, drive=meter.drive)
         return {**meter.results(), **_judged(run)}
 
 
@@ -135,77 +125,66 @@ def _judged(run: Path) -> Row:
     return {**row, "judged": ORDER_HELD} if row["judged"] == UNDECIDED and unknown == {COMPLETE} else row
 
 
-def scenario(parameters: Row) -> Scenario:
+def scenario(setting: Setting) -> Scenario:
     """The scenario of one configuration."""
-    mbps = cast("float", parameters["mbps"])
-    sizes = cast("Literal['wire', 'model']", parameters["sizes"])
-    groups: Groups = Subtrees() if parameters["groups"] == SUBTREES else Everyone()
+    groups: Groups = Subtrees() if setting.groups == SUBTREES else Everyone()
     return Scenario(
         name="locamu",
-        overlay=Tree(nodes=cast("int", parameters["nodes"]), branching=cast("int", parameters["degree"]) - 1),
+        overlay=Tree(nodes=setting.nodes, branching=setting.degree - 1),
         groups=groups,
-        workload=[_load(parameters)],
-        options=_options(parameters),
+        workload=[_load(setting)],
+        options=_options(setting),
         duration_ms=_ENOUGH_MS,
         drain_ms=_ENOUGH_MS,
-        link=Link(latency_ms=cast("float", parameters["latency_ms"])),
-        node=Node(bandwidth_mbps=mbps, shared=bool(mbps) and parameters["charge"] == BOTH),
-        sizes=sizes,
+        link=Link(latency_ms=setting.latency_ms),
+        node=Node(bandwidth_mbps=setting.mbps, shared=bool(setting.mbps) and setting.charge == BOTH),
+        sizes=setting.sizes,
         trace=Trace(record="app"),
-        seed=cast("int", parameters["seed"]),
+        seed=setting.seed,
     )
 
 
-def _options(parameters: Row) -> dict[str, Any]:
-    options: dict[str, Any] = {"tally": parameters["sizes"] == MODEL}
-    if parameters["protocol"] in (LOCAMU, DELTA):
-        options["f"] = parameters["f"]
-    if parameters["protocol"] == LOCAMU:
-        options["profile"] = parameters["profile"]
+def _options(setting: Setting) -> dict[str, Any]:
+    options: dict[str, Any] = {"tally": setting.sizes == MODEL}
+    if setting.protocol in (LOCAMU, DELTA):
+        options["f"] = setting.f
+    if setting.protocol == LOCAMU:
+        options["profile"] = setting.profile
     else:
         options["retransmit_ms"] = _NEVER_MS
     return options
 
 
-def _load(parameters: Row) -> OpenLoad | ClosedLoad:
-    publishers = chosen(parameters)
-    payload = cast("int", parameters["payload"])
-    topics: Literal["member", "any"] = "any" if parameters["topics"] == ANY else "member"
-    rate = cast("float", parameters["rate_per_s"]) * len(publishers)
-    outstanding = cast("int", parameters["outstanding"])
-    if parameters["protocol"] == DELTA and not rate:
-        return ClosedLoad(publishers=publishers, topics=topics, payload_bytes=payload, until="completed")
-    if outstanding:
-        return ClosedLoad(
-            publishers=publishers, topics=topics, payload_bytes=payload, outstanding=outstanding, rate_per_s=rate
-        )
-    return OpenLoad(
-        publishers=publishers,
-        topics=topics,
-        payload_bytes=payload,
-        rate_per_s=rate or _MOST_PER_S,
-        arrival="regular",
-        window=cast("int", parameters["window"]),
-    )
+def _load(setting: Setting) -> OpenLoad | ClosedLoad:
+    publishers = chosen(setting)
+    common: dict[str, Any] = {
+        "publishers": publishers, "topics": setting.topics, "payload_bytes": setting.payload,
+    }  # fmt: skip
+    rate = setting.rate_per_s * len(publishers)
+    if setting.protocol == DELTA and not rate:
+        return ClosedLoad(**common, until="completed")
+    if setting.outstanding:
+        return ClosedLoad(**common, outstanding=setting.outstanding, rate_per_s=rate)
+    return OpenLoad(**common, rate_per_s=rate or _MOST_PER_S, arrival="regular", window=setting.window)
 
 
-def chosen(parameters: Row) -> list[str]:
+def chosen(setting: Setting) -> list[str]:
     """Who publishes: the first nodes, of which the root is one, or a random choice that belongs to the seed."""
-    count, nodes = cast("int", parameters["publishers"]), cast("int", parameters["nodes"])
-    names = [f"n{i}" for i in range(nodes)]
-    if parameters["placement"] == ROOT:
-        return names[:count]
-    return list(shuffled(names, cast("int", parameters["seed"]), "publishers", 0)[:count])
+    names = [f"n{i}" for i in range(setting.nodes)]
+    if setting.placement != ROOT:
+        names = list(shuffled(names, setting.seed, "publishers", 0))
+    return names[: setting.publishers]
 
 
 def weigh(parameters: Row) -> float:
     """Copies of messages, which decide how long a simulation takes; some headers are much longer than others."""
+    setting = msgspec.convert(parameters, Setting)
     # In 511 nodes a publication to one of the publisher's subtrees goes to a quarter of them on average.
-    before = max(cast("int", parameters["warm"]), cast("int", parameters["before"]) // 4)
-    messages = before + cast("int", parameters["messages"])
-    together = cast("int", parameters["outstanding"]) * cast("int", parameters["publishers"])
-    on_their_way = 0 if parameters["rate_per_s"] else together or 2 * cast("int", parameters["window"])
-    dearer = 3.0 ** (cast("int", parameters["f"]) - 1) * (cast("int", parameters["degree"]) / 3)
-    crowded = cast("int", parameters["publishers"]) / 100 if parameters["groups"] == SUBTREES else 1.0
-    cost = {LOCAMU: 3.0 * dearer, BARRIERS: 5.0 * max(crowded, 1.0)}.get(str(parameters["protocol"]), 1.0)
-    return cast("int", parameters["nodes"]) * (messages + on_their_way) * cost
+    before = max(setting.warm, setting.before // 4)
+    messages = before + setting.messages
+    together = setting.outstanding * setting.publishers
+    on_their_way = 0 if setting.rate_per_s else together or 2 * setting.window
+    dearer = 3.0 ** (setting.f - 1) * (setting.degree / 3)
+    crowded = setting.publishers / 100 if setting.groups == SUBTREES else 1.0
+    cost = {LOCAMU: 3.0 * dearer, BARRIERS: 5.0 * max(crowded, 1.0)}.get(setting.protocol, 1.0)
+    return setting.nodes * (messages + on_their_way) * cost
