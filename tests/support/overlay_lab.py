@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from random import Random
 
-from ordercast.broker.place import BrokerPlace, NoBrokerLedger, SavedBroker
+from ordercast.broker.memory_ledger import MemoryBrokerLedger
+from ordercast.broker.place import BrokerPlace
 from ordercast.broker.ports import Fenced, Roster
 from ordercast.broker.tree.tree import Tree
 from ordercast.core.ids import NodeId, Topic
@@ -96,23 +97,6 @@ class FakeTopics:
         pass
 
 
-class Disk(NoBrokerLedger):
-    """What a broker has written down, over all its lives."""
-
-    def __init__(self) -> None:
-        self.saved: SavedBroker | None = None
-
-    def _kept(self) -> SavedBroker:
-        self.saved = self.saved or SavedBroker()
-        return self.saved
-
-    def term(self, number: int) -> None:
-        self._kept().term_number = number
-
-    def directory(self, directory: dict[NodeId, str]) -> None:
-        self._kept().directory = dict(directory)
-
-
 class BareBroker(ProcessMachine):
     """A broker without its topics."""
 
@@ -178,7 +162,7 @@ class Lab:
         self.parents = dict(parents)
         self.topics = topics or {}
         self.durable = durable
-        self.disks: dict[str, Disk] = {}
+        self.disks: dict[str, MemoryBrokerLedger] = {}
         self.notes: list[tuple[float, str, str, dict[str, str]]] = []
         self.sent: list[tuple[float, str, str, Packet]] = []
         self.listening = False
@@ -200,8 +184,8 @@ class Lab:
         def build(wires: Wires, peer: Peer) -> BareBroker:
             parent = self.parents.get(node)
             known = {NodeId(node): f"@{node}"} if seeds else dict(self.directory)
-            disk = self.disks.setdefault(node, Disk())
-            saved = disk.saved if self.durable else None
+            disk = self.disks.setdefault(node, MemoryBrokerLedger())
+            saved = disk.saved() if self.durable else None
             place = BrokerPlace(
                 NodeId(node), f"@{node}", known, None if parent is None else NodeId(parent), peer.life, seeds
             )

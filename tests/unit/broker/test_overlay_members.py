@@ -68,7 +68,7 @@ def test_a_newcomer_is_known_to_all_before_it_counts(partitions: str) -> None:
     acks = [at for at, _, _, packet in lab.sent if type(packet).__name__ == "DirectoryAck"]
     assert acks
     assert min(acks) < welcome
-    assert all(disk.saved is not None and "b3" in disk.saved.directory for disk in lab.disks.values())
+    assert all("b3" in disk.saved().directory for disk in lab.disks.values())
 
 
 def test_until_it_has_joined_a_newcomer_takes_neither_children_nor_clients_and_never_claims() -> None:

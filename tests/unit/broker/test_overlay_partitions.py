@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ordercast.pubsub.settings import BrokerSettings
@@ -188,6 +189,19 @@ def test_a_broker_that_forgot_its_promises_counts_again_when_a_majority_has_told
 
     assert not lab.overlay("b4").recovery.forgetful
     assert lab.overlay("b4").terms.promised == lab.overlay("b0").term[0]
+
+
+def test_a_broker_whose_log_was_salvaged_asks_what_it_may_have_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A term that it reads may not be the last one that it wrote."""
+    lab = five(durable=True)
+    lab.world.partition(["b4"], ["b0", "b1", "b2", "b3"])
+    for whole in (True, False):
+        lab.world.crash("b4")
+        saved = msgspec.structs.replace(lab.disks["b4"].saved(), whole=whole)
+        assert saved.term_number > 0
+        monkeypatch.setattr(lab.disks["b4"], "saved", lambda saved=saved: saved)
+        lab.world.start("b4")
+        assert lab.overlay("b4").recovery.forgetful is not whole
 
 
 def test_a_broker_that_can_ask_nobody_counts_again_after_a_while() -> None:
