@@ -27,7 +27,7 @@ SEEDS_PER_TEST = 4
 @pytest.mark.parametrize("seeds", batches(SEEDS_PER_TEST, SEEDS_PER_TEST, SEEDS_PER_TEST), ids=batch_name)
 @pytest.mark.parametrize("f", [1, 2])
 def test_the_promise_is_kept_whatever_changes(f: int, seeds: list[int], tmp_path: Path) -> None:
-    """LCM-P1 to LCM-P3, LCM-N7, LCM-E3 to LCM-E5, LCM-V2 to LCM-V6."""
+    """LCM-P1 to LCM-P3, LCM-N7, LCM-E3 to LCM-E5, LCM-V2 to LCM-V6: the promise, and what the oracle sees."""
     counts: Counter[str] = Counter()
     for seed in seeds:
         verdict, oracle = judge_seed(seed, f, tmp_path / "run")

@@ -93,7 +93,7 @@ def test_every_packet_survives_the_wire() -> None:
 
 
 def test_a_lost_reference_is_asked_for_and_whole_headers_follow_until_a_session_begins_anew() -> None:
-    """LCM-H5."""
+    """LCM-H5: a session that does not go on is given up."""
     group = TreeGroup(line(3), "012")
     first, second, third = (group.publish("0", "012") for _ in range(3))
     group.lose(first, to="1", by="0")
@@ -131,7 +131,7 @@ def test_a_link_that_loses_session_after_session_is_given_ever_fewer() -> None:
 
 
 def test_a_copy_ahead_of_its_turn_is_read_when_the_turn_comes() -> None:
-    """LCM-H4."""
+    """LCM-H4: a session is read in its own order."""
     group = TreeGroup(line(3), "012")
     first, second = (group.publish("0", "012") for _ in range(2))
     group.carry(second, to="1", by="0")

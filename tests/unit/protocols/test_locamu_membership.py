@@ -55,7 +55,7 @@ def test_every_pair_of_view_and_epoch_has_a_small_tag_of_its_own() -> None:
 
 
 def test_a_subscriber_gets_what_is_published_once_everybody_knows() -> None:
-    """LCM-E1 to LCM-E6."""
+    """LCM-E1 to LCM-E6: how a group changes."""
     tree = ChangingTree(LINE, {"g": "1"})
     tree.subscribe("4", "g")
     tree.settle()
@@ -192,7 +192,7 @@ def test_a_notice_that_says_nothing_changes_nothing() -> None:
 
 
 def test_a_leaf_joins_subscribes_and_publishes() -> None:
-    """LCM-V1 to LCM-V5."""
+    """LCM-V1 to LCM-V5: how a leaf joins."""
     tree = ChangingTree("01 12 23 2x", {"g": "13"}, "x")
     assert tree.machine("x").entrance.status == OUTSIDE
     tree.join("x")
@@ -210,7 +210,7 @@ def test_a_leaf_joins_subscribes_and_publishes() -> None:
 
 
 def test_what_is_asked_of_a_node_that_is_not_in_yet_is_done_when_it_is() -> None:
-    """LCM-V5."""
+    """LCM-V5: wishes wait until the node is part of the tree."""
     tree = ChangingTree("01 12 2x", {"g": "0"}, "x")
     message = tree.broadcast("x", topic="g")
     tree.subscribe("x", "g")
@@ -354,7 +354,7 @@ def _carry_but_for(tree: ChangingTree, kind: type) -> None:
 
 
 def test_a_leaf_leaves_and_nothing_of_it_is_left() -> None:
-    """LCM-V6, LCM-V7."""
+    """LCM-V6, LCM-V7: how a leaf leaves."""
     tree = ChangingTree("01 12 23", {"g": "123"})
     first = tree.broadcast("3", topic="g")
     tree.leave("3")
@@ -432,7 +432,7 @@ def test_the_groups_of_an_owner_that_leaves_pass_to_the_first_node() -> None:
 
 
 def test_a_copy_that_was_delayed_past_the_leave_of_its_publisher_is_no_news() -> None:
-    """LCM-V6."""
+    """LCM-V6: nothing is kept of who has left."""
     tree = ChangingTree("01 12 23", {"g": "02"})
     message = tree.broadcast("3", topic="g")
     (stale,) = [flying for flying in tree.in_flight if flying[1] == "2"]

@@ -28,7 +28,7 @@ def _messages(draw: st.DrawFn) -> list[list[Plain]]:
 
 @given(_messages())
 def test_names_are_read_as_they_were_said(messages: list[list[Plain]]) -> None:
-    """LCM-R5."""
+    """LCM-R5: names alone deliver nothing."""
     assert read_names(flat_names(messages)) == messages
 
 
@@ -43,13 +43,13 @@ def test_names_of_messages_in_a_row_take_a_few_bytes_each() -> None:
 
 @given(st.integers(0, 1 << 40), st.sets(st.integers(1, 60)))
 def test_acknowledged_numbers_are_read_as_they_were_said(prefix: int, beyond: set[int]) -> None:
-    """LCM-S1."""
+    """LCM-S1: what is processed is said per forwarder."""
     numbers = [prefix + 1 + number for number in sorted(beyond)]
     assert of_runs(prefix, in_runs(prefix, numbers)) == numbers
 
 
 def test_a_run_of_numbers_takes_two() -> None:
-    """LCM-S1."""
+    """LCM-S1: what is processed is said per forwarder."""
     assert in_runs(10, [13, 14, 15, 20]) == [2, 3, 4, 1]
 
 
@@ -85,7 +85,7 @@ def test_names_that_come_late_are_passed_on_together() -> None:
 
 
 def test_names_are_not_passed_on_to_who_has_acknowledged_them_by_then() -> None:
-    """LCM-M5."""
+    """LCM-M5: a duplicate only adds names."""
     group = TreeGroup(line(4), "123", push_ms=1.0)
     _names_late(group, 1)
     group.hand(Alias(flat_names([_names_at(group, "2")])), to="3", by="2")
@@ -173,7 +173,7 @@ def test_who_acknowledges_a_stream_twice_in_a_packet_is_named() -> None:
 
 
 def test_acknowledgements_of_the_impossible_do_not_add_up() -> None:
-    """LCM-S4."""
+    """LCM-S4: numbers that linked nodes have acknowledged."""
     waiting = Waiting()
     for i in range(4):
         waiting.acknowledge(1, [(0, 0, 1 + i * MOST_BEYOND, MOST_BEYOND)])

@@ -36,7 +36,7 @@ def fallen_publisher() -> tuple[ChangingTree, Message]:
 
 
 def test_a_copy_that_comes_after_the_suspicion_is_passed_on_in_its_forwarders_name() -> None:
-    """LCM-P4, LCM-R2, LCM-R4."""
+    """LCM-P4, LCM-R2, LCM-R4: live members get what live nodes have."""
     group, message = fallen_publisher()
     for node in "023":
         group.suspect("1", by=node)
@@ -45,7 +45,7 @@ def test_a_copy_that_comes_after_the_suspicion_is_passed_on_in_its_forwarders_na
 
 
 def test_a_lost_copy_in_anothers_name_is_sent_again() -> None:
-    """LCM-P4, LCM-R2, LCM-R4."""
+    """LCM-P4, LCM-R2, LCM-R4: live members get what live nodes have."""
     group, message = fallen_publisher()
     group.carry(message, to="2", by="1")
     for node in "023":
@@ -73,7 +73,7 @@ def again(group: TreeGroup) -> list[Data]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_copies_sent_again_together_are_read_in_whatever_order_they_come(seed: int) -> None:
-    """LCM-H8."""
+    """LCM-H8: copies that are sent again together share a session."""
     group, messages = behind(MANY)
     assert len({packet.session for packet in again(group)}) == 1
     group.reorder(seed)
@@ -84,7 +84,7 @@ def test_copies_sent_again_together_are_read_in_whatever_order_they_come(seed: i
 
 @pytest.mark.parametrize("lost", [0, 5, MANY - 1])
 def test_if_one_of_them_is_lost_the_rest_is_asked_for(lost: int) -> None:
-    """LCM-H8."""
+    """LCM-H8: copies that are sent again together share a session."""
     group, messages = behind(MANY)
     group.lose(messages[lost], to="1", by="0")
     group.settle()
@@ -93,7 +93,7 @@ def test_if_one_of_them_is_lost_the_rest_is_asked_for(lost: int) -> None:
 
 
 def test_copies_sent_again_together_cost_little_more_than_first_ones() -> None:
-    """LCM-H8."""
+    """LCM-H8: copies that are sent again together share a session."""
     group, messages = behind(MANY)
     codec = lookup("locamu").codec()
     together = [codec.size(packet) for packet in again(group)]
@@ -119,7 +119,7 @@ def test_old_copies_of_a_burst_that_come_after_newer_ones_are_dropped() -> None:
 
 
 def test_a_node_that_has_missed_much_gets_it_burst_by_burst_without_waiting_for_a_round() -> None:
-    """LCM-H8, LCM-R3."""
+    """LCM-H8, LCM-R3: of more copies than a burst has, the receiver is asked first."""
     group, messages = behind(3 * LONGEST_BURST)
     assert len(again(group)) == LONGEST_BURST
     group.carry_all()
@@ -190,13 +190,13 @@ def test_who_needs_something_is_not_sent_what_may_still_be_on_its_way() -> None:
 
 
 def test_without_sessions_nothing_shows_that_a_copy_was_lost_so_whoever_needs_it_gets_it() -> None:
-    """LCM-R2."""
+    """LCM-R2: what was sent has time to arrive."""
     group, message = lost_on_the_way(delta=False)
     assert served(group, message, NEED) == 1
 
 
 def test_what_was_on_its_way_when_its_sender_crashed_is_sent_again() -> None:
-    """LCM-R2, LCM-R6."""
+    """LCM-R2, LCM-R6: what was on its way at a crash may be lost."""
     group, message = lost_on_the_way()
     group.crash("0")
     group.recover("0")

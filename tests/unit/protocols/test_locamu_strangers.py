@@ -45,7 +45,7 @@ HEADERS = {
 @pytest.mark.parametrize("session", [1, -1])
 @pytest.mark.parametrize("what", HEADERS)
 def test_a_header_that_makes_no_sense_is_its_senders_fault(what: str, session: int) -> None:
-    """LCM-H3, LCM-H6, LCM-H8."""
+    """LCM-H3, LCM-H6, LCM-H8: headers of sessions mean what they meant to the sender."""
     group = line()
     with pytest.raises(PeerError, match="0: sent 0#1 with a header that makes no sense"):
         group.hand(Data(message(), session, 0, HEADERS[what]), to="1", by="0")
@@ -114,7 +114,7 @@ def test_a_welcome_that_makes_no_sense_is_the_parents_fault(what: str) -> None:
 
 
 def test_a_forwarder_that_has_left_forwards_nothing() -> None:
-    """LCM-V6."""
+    """LCM-V6: nothing is kept of who has left."""
     group = line()
     group.leave("4")
     group.settle()
@@ -125,7 +125,7 @@ def test_a_forwarder_that_has_left_forwards_nothing() -> None:
 
 
 def test_a_new_leaf_gets_nothing_by_a_tree_without_it() -> None:
-    """LCM-V2."""
+    """LCM-V2: the tree changes one leaf at a time."""
     group = ChangingTree("01 12 23", {"g": "012"}, later="3")
     group.join("3")
     group.settle()
@@ -151,7 +151,7 @@ def test_dependencies_on_a_leaf_that_has_left_count_as_fulfilled() -> None:
 
 
 def test_a_stranger_cannot_make_a_node_remember_nobodies() -> None:
-    """LCM-S1, LCM-S4, LCM-R5."""
+    """LCM-S1, LCM-S4, LCM-R5: state is kept of near nodes only."""
     group = line()
     machine = group.machine("1")
     before = (
@@ -175,14 +175,14 @@ def test_a_stranger_cannot_make_a_node_remember_nobodies() -> None:
 
 
 def test_names_of_the_protocol_are_refused_before_a_node_is_part_of_the_tree() -> None:
-    """LCM-E1."""
+    """LCM-E1: whom a node asks for a change."""
     group = ChangingTree("01 12 23", {"g": "012"}, later="3")
     with pytest.raises(UsageError, match=r"3 cannot be a member of '\$x': the name is the protocol's own"):
         group.subscribe("3", "$x")
 
 
 def test_a_copy_whose_turn_it_is_is_read_however_many_are_ahead_of_it() -> None:
-    """LCM-H4."""
+    """LCM-H4: a session is read in its own order."""
     group = ChangingTree("01 12", {"g": "01"})
     messages = [group.broadcast("0", topic="g") for _ in range(300)]
     first, *others = [(sender, packet) for sender, to, packet in group.in_flight if to == "1"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ordercast.experiments.locamu_scale import zipf
 from ordercast.protocols.locamu.rules import radii
-from ordercast.protocols.locamu.sizes import WORD, largest, streams_around
+from ordercast.protocols.locamu.sizes import largest, streams_around
+from ordercast.protocols.shared.sizes import WORD
 
 BYTES_PER_PROCESSED = 3 * WORD
 """Of what a LoCaMu node knows of one forwarder: its rank, how far its stream is processed, and one number beyond."""

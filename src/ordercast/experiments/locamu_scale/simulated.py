@@ -18,7 +18,7 @@ from ordercast.experiments.kit.claims import judged
 from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu_scale.meter import Metered, metered
 from ordercast.protocols.locamu import packets as locamu_packets
-from ordercast.protocols.locamu.sizes import WORD
+from ordercast.protocols.shared.sizes import WORD
 from ordercast.protocols.tree import cbcast_clocks
 from ordercast.scenario.model import Scenario, Trace
 from ordercast.sim.links.host import Host

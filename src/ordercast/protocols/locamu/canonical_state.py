@@ -25,7 +25,9 @@ _TOLD_APART: dict[str, frozenset[str]] = {
 }
 
 
-def canonical(parts: Mapping[str, State]) -> Hashable:
+def canonical(
+    parts: Mapping[str, State], here: Neighbourhood, streams: Streams, store: Store, held: Held, rounds: Rounds
+) -> Hashable:
     """The state without the names that the node uses among its own.
 
     Of the changes that are not acknowledged yet it tells who has not heard of them, and their number only roughly:
@@ -38,13 +40,6 @@ def canonical(parts: Mapping[str, State]) -> Hashable:
         for attribute, value in sorted(vars(part).items())
         if attribute not in part.constant and attribute not in _TOLD_APART.get(name, ())
     ])  # fmt: skip
-    here, streams, store = parts["here"], parts["streams"], parts["store"]
-    held, rounds = parts["held"], parts["rounds"]
-    assert isinstance(here, Neighbourhood)
-    assert isinstance(streams, Streams)
-    assert isinstance(store, Store)
-    assert isinstance(held, Held)
-    assert isinstance(rounds, Rounds)
     return (
         others,
         _past(streams.keys, streams.values),

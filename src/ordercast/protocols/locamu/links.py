@@ -148,10 +148,7 @@ class Links(Part):
         self.close(peer)
 
     def _link_to(self, peer: int) -> Outgoing:
-        link = self.outgoing.get(peer)
-        if link is None:
-            link = self.outgoing[peer] = Outgoing()
-        return link
+        return self.outgoing.setdefault(peer, Outgoing())
 
     def compresses(self, peer: int) -> bool:
         """Whether copies to the peer are sent in sessions now."""
@@ -231,7 +228,7 @@ class Links(Part):
         """The link to the peer, its session counted on or opened; None: the copy is to have a whole header."""
         if not self.delta:
             return None
-        link = self._link_to(peer)
+        link = self.outgoing.get(peer) or self._link_to(peer)
         if link.whole:
             link.whole -= 1
             return None

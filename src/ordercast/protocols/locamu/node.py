@@ -52,6 +52,7 @@ class Locamu(Machine):
         "streams", "processed", "waiting", "store", "links", "rounds", "held", "tables", "owner", "announcements",
         "groups", "views", "entrance",
     )  # fmt: skip
+    parts: ClassVar[tuple[str, ...]] = (*durable, "here", "forwarding", "resend", "ordering")
 
     rules: Rules = CORRECTED
 
@@ -100,10 +101,12 @@ class Locamu(Machine):
 
     def frozen(self) -> Hashable:
         """What this node calls streams makes no difference, unless others know them by these names."""
-        return super().frozen() if self.delta else canonical(self._parts())
+        if self.delta:
+            return super().frozen()
+        return canonical(self._parts(), self.here, self.streams, self.store, self.held, self.rounds)
 
     def _parts(self) -> dict[str, State]:
-        return {name: part for name, part in vars(self).items() if isinstance(part, State)}
+        return {name: getattr(self, name) for name in self.parts}
 
     def restore(self, saved: dict[str, Any]) -> None:
         self.tables.restore(saved["tables"])

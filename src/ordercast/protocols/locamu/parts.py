@@ -26,4 +26,4 @@ def acquaint(parts: dict[str, State]) -> None:
     for part in parts.values():
         if isinstance(part, Part):
             for name in part.partners:
-                part.__dict__[name] = parts[name]
+                setattr(part, name, parts[name])  # Through `__dict__`, attributes would be slower ever after.

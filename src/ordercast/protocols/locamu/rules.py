@@ -87,7 +87,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     profile: Literal["corrected", "published"] = "corrected"
     """The radii: `published` numbers f + 1 hops far and has no nodes beside the route; unsafe for f >= 2."""
     delta: bool = True
-    """Whether a past travels as what changed since the last one on the link. For links that lose nothing."""
+    """Whether a past travels as what changed since the last one on the link, where links let that work."""
     ack_ms: _Ms = 100.0
     """How long an acknowledgement may wait."""
     need_ms: _Ms = 20.0

@@ -14,8 +14,7 @@ from ordercast.overlay.extended import Routes
 from ordercast.protocols.locamu.packets import SECOND_BITS
 from ordercast.protocols.locamu.rules import Radii, radii
 from ordercast.protocols.locamu.vectors import Past, Vector
-
-WORD = 4
+from ordercast.protocols.shared.sizes import WORD
 
 
 class Tally(State):

@@ -202,9 +202,10 @@ class Store(Part):
 
     def forget(self) -> None:
         """LCM-D1: look at what was acknowledged since the last look."""
+        entries, wait = self.entries, self.waiting.wait
         for serial in sorted(self.waiting.released(), reverse=True):  # What holds for the last holds for those before.
-            if serial in self.entries:
-                self.forget_if_complete(serial)
+            if serial in entries and not wait(serial, entries[serial].vectors):
+                self.collect(serial)
 
     def forget_if_complete(self, serial: int) -> None:
         """LCM-D1: drop a message that every linked node has acknowledged under every name known here."""

@@ -26,7 +26,7 @@ from ordercast.protocols.tree.delta_neighbourhood_state import (
     Progress,
     extended_list,
 )
-from ordercast.protocols.tree.sizes import Tally, entry_bytes
+from ordercast.protocols.tree.sizes import HeaderTally, entry_bytes
 from ordercast.protocols.tree.tree_node import NOBODY, Ms, refuse_change, routes_of
 
 NAME = "delta-neighbourhood"
@@ -81,7 +81,7 @@ class DeltaNeighbourhood(Machine):
         self.suspected: set[int] = set()
         self.armed = False
         self.quiet_periods = 0
-        self.tally: Tally | None = Tally() if options.tally else None
+        self.tally: HeaderTally | None = HeaderTally() if options.tally else None
 
     # Publishing
 

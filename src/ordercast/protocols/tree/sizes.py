@@ -7,13 +7,13 @@ or number counts four bytes, and message ids, names of topics, framing and ackno
 from __future__ import annotations
 
 from ordercast.core.state import State
-from ordercast.protocols.locamu.sizes import WORD
+from ordercast.protocols.shared.sizes import WORD
 
 ACK_BYTES = 4 * WORD
 """Of an acknowledgement of Delta-Neighbourhood."""
 
 
-class Tally(State):
+class HeaderTally(State):
     """What the copies that a node has sent would have cost by the source's count."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from ordercast.core.messages import Message, Packet
 from ordercast.overlay.extended import Routes, TreePlace
 from ordercast.protocols.shared.fixed_group import refuse_newcomer
 from ordercast.protocols.shared.links import Ack, Kind, Numbered, ReliableLinks
-from ordercast.protocols.tree.sizes import Tally
+from ordercast.protocols.tree.sizes import HeaderTally
 
 NOBODY = -1
 Shared = TypeVar("Shared")
@@ -88,7 +88,7 @@ class TreeNode(Machine):
         self.routes = routes_of(place, self.protocol)
         self.me = self.routes.rank[place.node]
         self.links = TreeLinks(place, options.ack_ms, options.retransmit_ms)
-        self.tally: Tally | None = Tally() if options.tally else None
+        self.tally: HeaderTally | None = HeaderTally() if options.tally else None
         self.ways: dict[tuple[int, Topic], tuple[int, ...]] = {}
         self.memberships: dict[Topic, bool] = {}
 
