@@ -44,7 +44,9 @@ def primary_run(seed: int, *, durable: bool = True) -> Lab:
     size = random.randint(3, 7)
     lab = Lab(
         random_parents(random, size),
-        BrokerSettings(partitions="primary", total_degree=random.randint(3, 5), lease_ms=random.choice([1000, 3000])),
+        BrokerSettings(
+            partitions="primary", total_degree=random.randint(2, 5), lease_ms=random.choice([150, 1000, 3000])
+        ),
         seed=seed,
         latency=drawn_pairs(seed, 1, random.choice([5, 60, 150])),
         timing=Timing(detection_ms=random.choice([0, 5, 50]), silence_ms=random.choice([300, 2000, 6000])),

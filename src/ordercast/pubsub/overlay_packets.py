@@ -92,6 +92,8 @@ class RootElectionReply(Packet, frozen=True, tag=46):
     roster: dict[Topic, tuple[Origin, ...]] = msgspec.field(default_factory=dict)
     fenced: dict[Origin, int] = msgspec.field(default_factory=dict)
     changes: tuple[Change, ...] = ()
+    lease_ms: int = 0
+    """The longest lease that it may have helped to give and that may not be over, beyond what was configured."""
 
 
 class RootAnnounce(Packet, frozen=True, tag=47):
@@ -105,6 +107,8 @@ class NewTerm(Packet, frozen=True, tag=48):
 
     term: Term
     beat: int = 0
+    lease_ms: int = 0
+    """How long the lease is that its answers give, where that is more than was configured."""
 
 
 class LeaseAck(Packet, frozen=True, tag=49):

@@ -97,6 +97,18 @@ def test_a_root_without_its_majority_steps_down_and_keeps_its_children() -> None
     assert not lab.overlay("b2").decides
 
 
+def test_a_lease_that_is_shorter_than_the_way_through_a_deep_tree_grows() -> None:
+    """BRK-PC3: otherwise it is over whenever a majority has given it, and nobody ever decides."""
+    deep = {f"b{i}": f"b{i - 1}" if i else None for i in range(7)}
+    settings = BrokerSettings(partitions="primary", lease_ms=300, total_degree=2)
+    lab = Lab(deep, settings, latency=lambda _source, _target: 60.0)
+    lab.run(30_000)
+    assert lab.overlay(lab.root()).decides
+    lab.world.crash(lab.root())
+    lab.settle(60_000)
+    assert lab.overlay(lab.root()).decides
+
+
 def test_a_minority_never_elects() -> None:
     lab = five()
 

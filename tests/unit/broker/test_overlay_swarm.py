@@ -94,6 +94,6 @@ def test_without_waiting_for_the_old_lease_two_roots_decide(monkeypatch: pytest.
 
     part()
     elected = Lease.elected
-    monkeypatch.setattr(Lease, "elected", lambda lease, at, **_: elected(lease, at, somebody_before=False))
+    monkeypatch.setattr(Lease, "elected", lambda lease, at, **_: elected(lease, at, somebody_before=False, helped_ns=0))
     with pytest.raises(AssertionError, match="two deciding roots"):
         part()

@@ -19,6 +19,8 @@ class Claim(TreePart):
         self.made_ns = 0
         self.awaited: dict[NodeId, Connection] = {}
         self.agreed: set[NodeId] = set()
+        self.helped_ns = 0
+        """How long a lease those who agreed have helped to give, beyond what was configured."""
         self.somebody_before = False
         """Whether somebody who agreed remembers an earlier term."""
         self._outdated = 0
@@ -31,11 +33,13 @@ class Claim(TreePart):
         self.made_ns = self.wires.now_ns
         self.agreed = {self.state.node}
         self.somebody_before = number > 1
+        self.helped_ns = 0
         self.wires.set_timer(("election",), int(self.settings.request_ms * MS))
         self.awaited = {}
 
-    def agrees(self, node: NodeId, *, remembers_a_term: bool) -> None:
+    def agrees(self, node: NodeId, *, remembers_a_term: bool, helped_ns: int) -> None:
         self.agreed.add(node)
+        self.helped_ns = max(self.helped_ns, helped_ns)
         del self.awaited[node]
         self.somebody_before = self.somebody_before or remembers_a_term
 

@@ -14,7 +14,7 @@ from ordercast.broker.tree.parenting import Parenting
 from ordercast.broker.tree.promise_recovery import PromiseRecovery
 from ordercast.broker.tree.seeking import Seeker
 from ordercast.broker.tree.terms import Terms
-from ordercast.broker.tree.tree_state import TreePart, TreeState, better
+from ordercast.broker.tree.tree_state import MS, TreePart, TreeState, better
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.overlay_packets import RootAnnounce, RootElection, RootElectionReply
@@ -152,7 +152,7 @@ class Election(TreePart):
         if verdict == "OK":
             reply = RootElectionReply(
                 number, verdict, highest, self.state.term[0],
-                self.topics.roster(), self.topics.fenced(), self.joining.all_changes(),
+                self.topics.roster(), self.topics.fenced(), self.joining.all_changes(), self.lease.helped_ns() // MS,
             )  # fmt: skip
         else:
             reply = RootElectionReply(number, verdict, highest)
@@ -185,7 +185,7 @@ class Election(TreePart):
 
     def _agreed_by(self, node: NodeId, packet: RootElectionReply) -> None:
         self.topics.merge_roster(packet.roster, packet.fenced)
-        self.claim.agrees(node, remembers_a_term=packet.term_number > 0)
+        self.claim.agrees(node, remembers_a_term=packet.term_number > 0, helped_ns=packet.lease_ms * MS)
         for unknown in self.joining.learn(packet.changes, but=[]):
             self._claim_to(unknown)  # BRK-J2: whoever joined meanwhile has a say too.
         if self.state.may_claim:
@@ -237,7 +237,8 @@ class Election(TreePart):
         self.seeker.note_end("root")
         for node in self.state.others():
             self.neighbours.say(node, RootAnnounce(self.state.term))
-        self.lease.elected(self.claim.made_ns, somebody_before=self.claim.somebody_before)
+        before, helped_ns = self.claim.somebody_before, self.claim.helped_ns
+        self.lease.elected(self.claim.made_ns, somebody_before=before, helped_ns=helped_ns)
 
     def bootstrap(self) -> None:
         """BRK-O1: the configured root of a tree that has never run."""

@@ -38,24 +38,45 @@ class Lease(TreePart):
         self.events = events
         self.active = state.primary
         self.length_ns = int(state.settings.lease_ms * MS)
+        self.longest_ns = self.length_ns + int(state.settings.request_ms * MS)
+        """What a lease may grow to where a majority answers late: as long as the forgetful abstain (BRK-PC8)."""
+        self._lent_ns = self.length_ns
+        """What the next beat asks for."""
+        self._helped_ns = 0
+        self._helped_until_ns = 0
+        """The longest lease that this broker may have helped to give, and until when it may last."""
         self.beat = 0
         self.until_ns = 0
         """A majority stands behind this root until then."""
         self._decides_from_ns = 0
         self._patience_ns = 0
         """Until then it stays root, though perhaps without deciding, while its majority finds its places."""
-        self._sent_ns: dict[int, int] = {}
+        self._sent: dict[int, tuple[int, int]] = {}
+        """When a beat that is not confirmed was sent, and how long a lease it asked for."""
+        self._confirmed = 0
         self._answered: dict[NodeId, int] = {}
         self._heard_ns: dict[Connection, int] = {}
         """When something last arrived on each link."""
         self._beat_ns = 0
         self._looked_ns = 0
         self._heard: tuple[Term, int] = (NO_TERM, 0)
+        self._heard_lease_ms = 0
         self._to_answer: dict[tuple[Term, int], set[NodeId]] = {}
 
     def start(self) -> None:
         if self.active:
             self._arm()
+            if self.terms.highest:  # What it did before it restarted is not on record.
+                self._helps(self.longest_ns)
+
+    def _helps(self, lease_ns: int) -> None:
+        now = self.wires.now_ns
+        self._helped_ns = max(lease_ns, self.helped_ns())
+        self._helped_until_ns = max(self._helped_until_ns, now + lease_ns)
+
+    def helped_ns(self) -> int:
+        """For whoever wants to be root: how long to wait on account of this broker, beyond what was configured."""
+        return self._helped_ns if self.wires.now_ns < self._helped_until_ns else 0
 
     def _arm(self) -> None:
         self.wires.set_timer(("lease",), self.length_ns // _BEATS, background=True)
@@ -66,12 +87,13 @@ class Lease(TreePart):
         """Nobody came before the first root: nobody's lease has to be waited for. Its majority does: it may be late."""
         self._begin(int(self.settings.startup_grace_ms * MS), self.wires.now_ns)
 
-    def elected(self, claimed_ns: int, *, somebody_before: bool) -> None:
+    def elected(self, claimed_ns: int, *, somebody_before: bool, helped_ns: int) -> None:
         """The promises of its majority count like answers to a beat sent with the claim."""
         now = self.wires.now_ns
         # Without any earlier term in the memory of a majority there was no root, and so no lease.
-        decides_from_ns = now + self.length_ns if somebody_before else now
-        patience_ns = self.length_ns + int(self.settings.request_ms * MS)
+        before_ns = max(self.length_ns, self.helped_ns(), min(helped_ns, self.longest_ns))
+        decides_from_ns = now + before_ns if somebody_before else now
+        patience_ns = before_ns + int(self.settings.request_ms * MS)
         self._begin(patience_ns, decides_from_ns, claimed_ns + self.length_ns)
 
     def _begin(self, patience_ns: int, decides_from_ns: int, until_ns: int = 0) -> None:
@@ -79,8 +101,8 @@ class Lease(TreePart):
             self.state.may_decide(decides=True)
             self.topics.may_decide()
             return
-        self.beat = 0
-        self._sent_ns = {}
+        self.beat = self._confirmed = 0
+        self._sent = {}
         self._answered = {}
         self._to_answer = {}
         self._patience_ns = self.wires.now_ns + patience_ns
@@ -91,20 +113,29 @@ class Lease(TreePart):
 
     def _send_beat(self) -> None:
         self.beat += 1
-        self._sent_ns[self.beat] = self.wires.now_ns
+        self._sent[self.beat] = (self.wires.now_ns, self._lent_ns)
         self._answered[self.state.node] = self.beat
-        packet = NewTerm(self.state.term, self.beat)
+        packet = self._newest_beat()
         for child in self.state.children:
             self.wires.send(child, packet)
         self._confirm()
+
+    def _newest_beat(self) -> NewTerm:
+        return NewTerm(self.state.term, self.beat, self._lent_ns // MS if self._lent_ns > self.length_ns else 0)
 
     def _confirm(self) -> None:
         """The newest beat that more than half of the directory has answered."""
         beats = sorted((self._answered.get(node, 0) for node in self.state.directory), reverse=True)
         confirmed = beats[len(beats) // 2]
-        if confirmed in self._sent_ns:
-            self.until_ns = max(self.until_ns, self._sent_ns[confirmed] + self.length_ns)
-            self._sent_ns = {beat: sent for beat, sent in self._sent_ns.items() if beat >= confirmed}
+        if confirmed <= self._confirmed or confirmed not in self._sent:
+            return
+        self._confirmed = confirmed
+        now, (sent_ns, lent_ns) = self.wires.now_ns, self._sent[confirmed]
+        self.until_ns = max(self.until_ns, sent_ns + lent_ns)
+        self._sent = {beat: sent for beat, sent in self._sent.items() if beat > confirmed}
+        # A tree that was repaired may be deeper: a lease that is over when it is given is of no use.
+        self._lent_ns = min(self.longest_ns, max(self.length_ns, _BEATS * (now - sent_ns)) // MS * MS)
+        if now < self.until_ns:
             self._patience_ns = 0  # Its majority is there: from now on the lease alone counts.
 
     def refresh(self) -> None:
@@ -161,9 +192,9 @@ class Lease(TreePart):
         if not self.active:
             return
         if self.state.is_root and self.beat:
-            self.wires.send(child, NewTerm(self.state.term, self.beat))
+            self.wires.send(child, self._newest_beat())
         elif not self.state.is_root and self._heard[0] == self.state.term:
-            self.wires.send(child, NewTerm(*self._heard))
+            self.wires.send(child, NewTerm(*self._heard, self._heard_lease_ms))
 
     def new_term(self, line: Connection, packet: NewTerm) -> None:
         """BRK-O16: only from the parent. Answered only if nobody was promised a later term."""
@@ -173,6 +204,7 @@ class Lease(TreePart):
         if packet.beat == 0:
             return
         self._heard = (packet.term, packet.beat)
+        self._heard_lease_ms = packet.lease_ms
         self._beat_ns = self.wires.now_ns
         for child in self.state.children:
             self.wires.send(child, packet)
@@ -183,6 +215,7 @@ class Lease(TreePart):
         heard = self.state.parent is not None and self._heard[0] == self.state.term
         if heard and self.state.term[0] >= self.terms.promised and not self.recovery.forgetful:
             self._to_answer.setdefault(self._heard, set()).add(self.state.node)
+            self._helps(min(self._heard_lease_ms * MS, self.longest_ns))
 
     def answers(self, line: Connection, packet: LeaseAck) -> None:
         if line not in self.state.children:
