@@ -28,6 +28,12 @@ def test_the_promise_is_kept_whatever_happens(f: int, seeds: list[int], tmp_path
         assert verdict.exit_code() == HELD, f"{verdict}\nagain: {replay}"
 
 
+@pytest.mark.parametrize(("f", "seed"), [(1, 62), (1, 168), (2, 266), (2, 369)])
+def test_a_node_that_falls_for_good_blocks_nobody_because_links_reorder(f: int, seed: int, tmp_path: Path) -> None:
+    """LCM-P4, LCM-H5: members stayed blocked in these runs when a session that was given up took its copies with it."""
+    assert judge_seed(lookup("locamu"), seed, f, tmp_path / "run").exit_code() == HELD
+
+
 @pytest.mark.parametrize("f", [1, 2, 3])
 def test_no_order_of_packets_and_suspicions_breaks_an_invariant(f: int) -> None:
     """LCM-P1, LCM-P2, LCM-P3 and LCM-N1 to LCM-N9, at nodes that only pass messages on, too."""
