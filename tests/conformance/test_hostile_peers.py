@@ -14,7 +14,7 @@ import pytest
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Message, Packet
-from ordercast.net.nodes.channel import Ack, Resume
+from ordercast.net.nodes.channel import ChannelAck, ChannelResume
 from ordercast.net.nodes.neighbours import Address
 from ordercast.net.nodes.node import NodeHost
 from ordercast.net.nodes.settings import NodeSettings
@@ -199,9 +199,9 @@ def control(packet: Packet) -> bytes:
         (bytes(20), "announces a frame without a kind"),
         ((1).to_bytes(4, "big") + bytes([77]), "sends a frame of kind 77"),
         (packet_frame(b"\xc1"), "sent a malformed packet"),
-        (control(Resume(0, 0, 0)), "resumes its channel twice"),
-        (control(Ack(1 << 40)), "acknowledges packet"),
-        (control(Ack(-1)), "acknowledges packet"),
+        (control(ChannelResume(0, 0, 0)), "resumes its channel twice"),
+        (control(ChannelAck(1 << 40)), "acknowledges packet"),
+        (control(ChannelAck(-1)), "acknowledges packet"),
     ],
 )
 def test_a_neighbour_that_breaks_the_framing_is_told_so_and_may_come_back(
@@ -387,7 +387,7 @@ def test_the_token_never_travels() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("packet", [data(), control(Ack(0))])
+@pytest.mark.parametrize("packet", [data(), control(ChannelAck(0))])
 def test_a_neighbour_that_does_not_resume_its_channel_first_is_told_so(packet: bytes, log: LogLines) -> None:
     """What it sends could be anything: nobody has said where the channel goes on."""
 

@@ -19,7 +19,7 @@ from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.supervise.cluster import LOGS, run_processes, run_together
-from ordercast.net.supervise.process import Answer, Assignment, Order
+from ordercast.net.supervise.process import Assignment, WorkerAnswer, WorkerOrder
 from ordercast.net.supervise.workers import ProcessWorker
 from ordercast.scenario.model import (
     Clique,
@@ -127,7 +127,7 @@ def victims(count: int) -> Iterator[None]:
     running: list[asyncio.subprocess.Process] = []
     original = ProcessWorker.ask
 
-    async def ask(self: ProcessWorker, order: Order) -> Answer:
+    async def ask(self: ProcessWorker, order: WorkerOrder) -> WorkerAnswer:
         if order.do == "go" and len(running) < count:
             running.append(self._process)
             asyncio.get_running_loop().call_later(0.2 * len(running), os.kill, self._process.pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.supervise.cluster import _Cluster, _direct
 from ordercast.net.supervise.plan import Plan
-from ordercast.net.supervise.process import Addresses, Answer, Assignment, Layout, Order, Party
+from ordercast.net.supervise.process import Addresses, Assignment, Layout, Party, WorkerAnswer, WorkerOrder
 from ordercast.net.supervise.workers import Worker
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Edges, Line, OpenLoad, Scenario
@@ -33,10 +33,10 @@ class Told:
         self.goes_on = asyncio.Event()
         self.goes_on.set()
 
-    async def ask(self, order: Order) -> Answer:
+    async def ask(self, order: WorkerOrder) -> WorkerAnswer:
         await self.goes_on.wait()
         self.orders.append(order.do)
-        return Answer()
+        return WorkerAnswer()
 
     def pause(self) -> None:
         self.goes_on.clear()

@@ -14,7 +14,7 @@ from ordercast.core.machine import Place
 from ordercast.core.messages import Message, Packet
 from ordercast.core.process import Peer
 from ordercast.core.wire import Codec
-from ordercast.net.nodes.channel import NEVER_MET, Ack, Resume
+from ordercast.net.nodes.channel import NEVER_MET, ChannelAck, ChannelResume
 from ordercast.net.nodes.node import NodeHost, NodePlace
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.wire import handshake
@@ -32,7 +32,7 @@ from ordercast.protocols import lookup
 from ordercast.trace.journal import Journal
 
 CLUSTER = "test"
-_CHANNEL = Codec((Resume, Ack))
+_CHANNEL = Codec((ChannelResume, ChannelAck))
 TOKEN = b"a secret"
 HASTY = NodeSettings(
     heartbeat_ms=25, suspect_ms=200, handshake_ms=300, farewell_ms=500, reconnect_ms=2, reconnect_max_ms=50
@@ -114,12 +114,12 @@ class RawPeer:
 
     async def introduce(
         self, me: str, to: str, *, life: int = 0, received: int = 0, token: bytes = TOKEN, cluster: str = CLUSTER
-    ) -> Resume:
+    ) -> ChannelResume:
         """A correct handshake and a channel that is resumed, as far as the arguments are; what the node resumes."""
         await self.greet(me, to, life=life, token=token, cluster=cluster)
-        self.say(Resume(life, NEVER_MET if not received else 0, received))
+        self.say(ChannelResume(life, NEVER_MET if not received else 0, received))
         resumed = await self.packet()
-        assert isinstance(resumed, Resume)
+        assert isinstance(resumed, ChannelResume)
         return resumed
 
     async def packet(self) -> Packet:

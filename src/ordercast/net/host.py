@@ -24,7 +24,7 @@ from ordercast.core.wire import Codec
 from ordercast.net.journal_writer import JournalWriter, TurnJournal
 from ordercast.net.timers import Timers
 from ordercast.net.turn_ports import TurnLedger, address_of, listening
-from ordercast.net.wire.connection import End, WireConnection
+from ordercast.net.wire.connection import ConnectionEnd, WireConnection
 from ordercast.net.wire.credentials import Credentials, split_address
 from ordercast.net.wire.frames import packet_frame
 from ordercast.net.wire.settings import WireSettings, ns, seconds
@@ -140,7 +140,7 @@ class ProcessHost:
         # A dial that is cancelled in the middle may never hear of the end of its connection: it is told first.
         for connection in {*self._all, *self.connections.values()}:
             if connection.peer is None:
-                connection.abort(End("local", reason))
+                connection.abort(ConnectionEnd("local", reason))
             else:
                 connection.say_goodbye(reason)
                 connection.flush()
@@ -275,13 +275,13 @@ class ProcessHost:
         """End a connection because of what its other end did, and tell it so; `on_closed` follows."""
         wire = self.connections.get(connection)
         if wire is not None:
-            wire.refuse(End("protocol", reason))
+            wire.refuse(ConnectionEnd("protocol", reason))
 
     def cut(self, connection: Connection, why: str, reason: str) -> None:
         """End a connection without a word; `on_closed` follows."""
         wire = self.connections.get(connection)
         if wire is not None:
-            wire.abort(End(why, reason))
+            wire.abort(ConnectionEnd(why, reason))
 
     # What connections report
 
@@ -318,7 +318,7 @@ class ProcessHost:
         self._dirty[connection] = None
         self._plan_turn_end()
 
-    def ended(self, connection: WireConnection, end: End) -> None:
+    def ended(self, connection: WireConnection, end: ConnectionEnd) -> None:
         self._all.discard(connection)
         if not connection.address and connection.peer is None:
             self._strangers -= 1
@@ -328,7 +328,7 @@ class ProcessHost:
         if self.connections.pop(connection.number, None) is not None and not self._closing:
             self.input(self._tell_closed, connection.number, end)
 
-    def _tell_closed(self, connection: Connection, end: End) -> None:
+    def _tell_closed(self, connection: Connection, end: ConnectionEnd) -> None:
         self.machine.on_closed(connection, gone=end.gone, reason=end.reason)
 
     # Inside
@@ -354,7 +354,7 @@ class ProcessHost:
         if connection is None:
             self.fail(error)
         else:
-            connection.refuse(End("protocol", error.reason))
+            connection.refuse(ConnectionEnd("protocol", error.reason))
 
     def _plan_turn_end(self) -> None:
         if self._turn is None and not self._closing:
@@ -418,7 +418,7 @@ class ProcessHost:
         if self._server is not None:
             self._server.close()
         for connection in {*self._all, *self.connections.values()}:
-            connection.abort(End("local", "the process stops"))
+            connection.abort(ConnectionEnd("local", "the process stops"))
         self.connections.clear()
 
     # Dialing and being dialed
@@ -436,7 +436,9 @@ class ProcessHost:
                     server_hostname=host if self._dial_context is not None else None,
                 )  # fmt: skip
         except (OSError, UsageError, UnicodeError) as error:  # TimeoutError is an OSError, SSLError too.
-            connection.abort(End("unreachable", f"nobody answers at {connection.address}: {error or 'no answer'}"))
+            connection.abort(
+                ConnectionEnd("unreachable", f"nobody answers at {connection.address}: {error or 'no answer'}")
+            )
 
     # Heartbeats
 

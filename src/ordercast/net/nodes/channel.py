@@ -2,9 +2,9 @@
 
 Every packet has a number that outlives connections. It never travels: a connection is first in, first out, so its first
 packet is the one after what the other end said it had. The sender keeps a packet until it is acknowledged. A new
-connection begins with each end saying what it has received (`Resume`), and goes on from there. When the peer comes back
-as a new process, both directions start again from 1: what was on its way is lost, and a peer that came back with its
-state asks for what it misses.
+connection begins with each end saying what it has received (`ChannelResume`), and goes on from there. When the peer
+comes back as a new process, both directions start again from 1: what was on its way is lost, and a peer that came back
+with its state asks for what it misses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEYS_KEPT = 1 << 12
 """Keys of acknowledged packets are forgotten when there are so many more of them than needed."""
 
 
-class Resume(Packet, frozen=True, tag=-1):
+class ChannelResume(Packet, frozen=True, tag=-1):
     """The first packet of a connection, each way."""
 
     since: int
@@ -37,7 +37,7 @@ class Resume(Packet, frozen=True, tag=-1):
     received: int
 
 
-class Ack(Packet, frozen=True, tag=-2):
+class ChannelAck(Packet, frozen=True, tag=-2):
     """All packets of the channel up to `received` have been taken over."""
 
     received: int

@@ -17,7 +17,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine
 from ordercast.net.host import LOG, ProcessHost
-from ordercast.net.nodes.channel import NOBODY, Ack, Channel, Resume
+from ordercast.net.nodes.channel import NOBODY, Channel, ChannelAck, ChannelResume
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.wire.credentials import join_address
 from ordercast.net.wire.settings import ns
@@ -35,7 +35,7 @@ class Chore(NamedTuple):
 
 
 _ACKNOWLEDGE = Chore("acknowledge")
-_CONTROL = frozenset({Resume, Ack})
+_CONTROL = frozenset({ChannelResume, ChannelAck})
 
 
 class NeighboursOwner(Protocol):
@@ -60,7 +60,7 @@ class NeighboursOwner(Protocol):
         """The buffer towards the peer has passed its high-water mark, or has room again."""
 
 
-class Neighbours(ProcessMachine):
+class NeighbourChannels(ProcessMachine):
     """Channels to a fixed set of peers. Of two peers one dials; whoever is given an address does."""
 
     host: ProcessHost
@@ -135,7 +135,7 @@ class Neighbours(ProcessMachine):
         if former != NOBODY:
             self._open.pop(former, None)
             self.host.cut(former, "local", "replaced by a newer connection")
-        self.host.send(connection, Resume(self._since, channel.peer_life, channel.received))
+        self.host.send(connection, ChannelResume(self._since, channel.peer_life, channel.received))
 
     def on_packets(self, connection: Connection, packets: Sequence[Packet]) -> None:
         if connection not in self._open:
@@ -148,9 +148,9 @@ class Neighbours(ProcessMachine):
         try:
             if len(data) < len(packets):
                 for packet in packets:
-                    if type(packet) is Ack:
+                    if type(packet) is ChannelAck:
                         self._settle(channel, packet)
-                    elif type(packet) is Resume:
+                    elif type(packet) is ChannelResume:
                         raise PeerError(channel.peer, "resumes its channel twice")
         finally:
             if data:
@@ -187,7 +187,7 @@ class Neighbours(ProcessMachine):
     # Channels
 
     def _resume(self, channel: Channel, life: int, said: Packet) -> None:
-        if type(said) is not Resume:
+        if type(said) is not ChannelResume:
             raise PeerError(channel.peer, "sends before it resumes its channel")
         forgot = channel.meet(life, said.since)
         wire = self.host.connections[channel.connection]
@@ -204,7 +204,7 @@ class Neighbours(ProcessMachine):
             self._log(logging.INFO, "trusted", channel.peer)
             self._owner.on_voice(channel.peer)
 
-    def _settle(self, channel: Channel, said: Ack) -> None:
+    def _settle(self, channel: Channel, said: ChannelAck) -> None:
         if said.received != channel.acked:
             channel.settle(said.received)
             channel.progress_ns = self.host.now_ns
@@ -224,7 +224,7 @@ class Neighbours(ProcessMachine):
         if channel.owed and wire is not None:
             channel.owed = 0
             self.host.has_frames(wire)
-            wire.out.insert(0, self.host.new_frame(Ack(channel.received)))
+            wire.out.insert(0, self.host.new_frame(ChannelAck(channel.received)))
 
     def _check(self, channel: Channel, now: int) -> None:
         patience = ns(self._settings.suspect_ms)

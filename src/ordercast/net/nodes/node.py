@@ -24,9 +24,9 @@ from ordercast.net.confirmations import Completed, Confirmations, disappoint, re
 from ordercast.net.host import ProcessHost
 from ordercast.net.nodes.backpressure import Backpressure
 from ordercast.net.nodes.batches import handle_batch
-from ordercast.net.nodes.channel import Ack, Resume
+from ordercast.net.nodes.channel import ChannelAck, ChannelResume
 from ordercast.net.nodes.durable_inputs import DurableInputs
-from ordercast.net.nodes.neighbours import Address, Chore, Neighbours
+from ordercast.net.nodes.neighbours import Address, Chore, NeighbourChannels
 from ordercast.net.nodes.replay import BY_THE_HOST, Told
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog
@@ -102,9 +102,9 @@ class NodeHost:
         self._door: socket.socket | None = None
         me = Peer(NODE, place.node, net.life)
         since = net.life if net.since is None else net.since
-        self.neighbours = Neighbours(me, since, place.neighbours, self.settings, self)
+        self.neighbours = NeighbourChannels(me, since, place.neighbours, self.settings, self)
         self._host = ProcessHost(
-            me, lambda _: self.neighbours, Codec((*protocol.packets, Resume, Ack)),
+            me, lambda _: self.neighbours, Codec((*protocol.packets, ChannelResume, ChannelAck)),
             msgspec.structs.replace(self.settings, silence_ms=self.settings.suspect_ms),
             credentials=net.credentials(), journal=journal, epoch_ns=net.epoch_ns, passes_on=False,
             ledger=_InputLedger(memory, self) if memory.durable else None,

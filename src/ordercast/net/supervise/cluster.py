@@ -19,7 +19,7 @@ from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.net.nodes.neighbours import Address
 from ordercast.net.supervise.plan import Plan
-from ordercast.net.supervise.process import Addresses, Answer, Assignment, NodeStatus, Order, journal_path
+from ordercast.net.supervise.process import Addresses, Assignment, NodeStatus, WorkerAnswer, WorkerOrder, journal_path
 from ordercast.net.supervise.workers import KilledEarlyError, LocalWorker, ProcessWorker, Worker
 from ordercast.net.wire.settings import ns
 from ordercast.protocols import lookup
@@ -158,7 +158,7 @@ class _Cluster:
             drained = await self._live()
             wall_ns = time.monotonic_ns() - began
             for worker in self._living():
-                self._last |= (await worker.ask(Order("stop"))).nodes
+                self._last |= (await worker.ask(WorkerOrder("stop"))).nodes
                 await worker.join()
         finally:
             watches = list(self._watches)
@@ -182,7 +182,7 @@ class _Cluster:
             if failure is not None:
                 raise failure
         dial = await self._dial_plan((a, b) for a in self._plan.graph.nodes for b in self._plan.dialed_by(a))
-        await self._tell_all(Order("start", dial))
+        await self._tell_all(WorkerOrder("start", dial))
         deadline = time.monotonic() + _CONNECT_S
         while not all(len(self._plan.graph.neighbours[n]) == s.met for n, s in (await self._status()).items()):
             if time.monotonic() > deadline:
@@ -239,7 +239,7 @@ class _Cluster:
     async def _live(self) -> bool:
         """Workload and faults, then the drain; whether it came to rest."""
         self._go_ns = time.monotonic_ns() + _LEAD_NS
-        await self._tell_all(Order("go", go_ns=self._go_ns))
+        await self._tell_all(WorkerOrder("go", go_ns=self._go_ns))
         await asyncio.gather(*(self._inflict(fault) for fault in self._plan.scenario.fault))
         return await self._come_to_rest()
 
@@ -304,12 +304,12 @@ class _Cluster:
         pairs += [(peer, node) for node in nodes for peer in near[node] if node in self._plan.dialed_by(peer)]
         dial = await self._dial_plan(pairs)
         worker = self._workers[nodes[0]]
-        await worker.ask(Order("start", dial))
+        await worker.ask(WorkerOrder("start", dial))
         for other in self._living():
             if other is not worker:
                 # Not awaited: one that stands still must not hold up the others. It is told when it goes on.
-                self._spawn(self._tell(other, Order("meet", dial)))
-        await worker.ask(Order("go", go_ns=self._go_ns))
+                self._spawn(self._tell(other, WorkerOrder("meet", dial)))
+        await worker.ask(WorkerOrder("go", go_ns=self._go_ns))
 
     async def _come_to_rest(self) -> bool:
         """Two equal readings of idle nodes, with everything confirmed, mean that nothing moves any more."""
@@ -338,13 +338,13 @@ class _Cluster:
     async def _status(self) -> dict[NodeId, NodeStatus]:
         if self._failure is not None:
             raise self._failure
-        answers = await self._tell_all(Order("status"))
+        answers = await self._tell_all(WorkerOrder("status"))
         return {node: status for answer in answers for node, status in answer.nodes.items()}
 
-    async def _tell(self, worker: Worker, order: Order) -> None:
+    async def _tell(self, worker: Worker, order: WorkerOrder) -> None:
         await worker.ask(order)
 
-    async def _tell_all(self, order: Order) -> list[Answer]:
+    async def _tell_all(self, order: WorkerOrder) -> list[WorkerAnswer]:
         return await asyncio.gather(*(worker.ask(order) for worker in self._living()))
 
     def _living(self) -> list[Worker]:

@@ -69,7 +69,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Directory for what the nodes must remember; empty: they need not."""
 
 
-class Order(msgspec.Struct, frozen=True):
+class WorkerOrder(msgspec.Struct, frozen=True):
     """One line for a process."""
 
     do: Literal["start", "meet", "go", "status", "stop"]
@@ -98,7 +98,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
         return not self.pending and not self.timers
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WorkerAnswer(msgspec.Struct, frozen=True):
     """To the assignment: addresses. To every order: how the nodes are."""
 
     addresses: Addresses = {}
@@ -161,10 +161,10 @@ class Party:
             place, self._protocol, options, net, settings=given.settings, journal=journal, log=log, told=told
         )  # fmt: skip
 
-    async def listen(self) -> Answer:
-        return Answer(addresses={node: await host.listen() for node, host in self._hosts.items()})
+    async def listen(self) -> WorkerAnswer:
+        return WorkerAnswer(addresses={node: await host.listen() for node, host in self._hosts.items()})
 
-    async def obey(self, order: Order) -> Answer:
+    async def obey(self, order: WorkerOrder) -> WorkerAnswer:
         match order.do:
             case "start":
                 for node, host in self._hosts.items():
@@ -180,7 +180,7 @@ class Party:
                 await self.close()
             case "status":
                 pass
-        return Answer(nodes={node: self._status(node) for node in self._hosts})
+        return WorkerAnswer(nodes={node: self._status(node) for node in self._hosts})
 
     async def close(self) -> None:
         for load in self._loads.values():
@@ -211,7 +211,7 @@ async def serve() -> None:
     party = Party(assignment, lookup(assignment.protocol))
     _answer(await party.listen())
     while line := await orders.readline():
-        order = msgspec.json.decode(line, type=Order)
+        order = msgspec.json.decode(line, type=WorkerOrder)
         _answer(await party.obey(order))
         if order.do == "stop":
             return
@@ -230,7 +230,7 @@ def main() -> None:
             _fail(runner.get_loop(), {"message": "refused", "exception": error})
 
 
-def _answer(answer: Answer) -> None:
+def _answer(answer: WorkerAnswer) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
     sys.stdout.buffer.flush()
 

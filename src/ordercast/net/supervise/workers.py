@@ -12,7 +12,7 @@ import msgspec
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.supervise.process import REFUSED, Addresses, Answer, Assignment, Order, Party
+from ordercast.net.supervise.process import REFUSED, Addresses, Assignment, Party, WorkerAnswer, WorkerOrder
 from ordercast.protocols import lookup
 
 
@@ -25,7 +25,7 @@ class Worker(Protocol):
 
     nodes: list[NodeId]
 
-    async def ask(self, order: Order) -> Answer:
+    async def ask(self, order: WorkerOrder) -> WorkerAnswer:
         """Have an order carried out."""
 
     async def kill(self) -> None:
@@ -56,7 +56,7 @@ class LocalWorker:
         worker = cls(assignment)
         return worker, (await worker._party.listen()).addresses
 
-    async def ask(self, order: Order) -> Answer:
+    async def ask(self, order: WorkerOrder) -> WorkerAnswer:
         return await self._party.obey(order)
 
     async def kill(self) -> None:
@@ -110,18 +110,18 @@ class ProcessWorker:
             raise KilledEarlyError(f"the process of {', '.join(assignment.nodes)} was killed before it had started")
         return worker, answer.addresses
 
-    async def ask(self, order: Order) -> Answer:
+    async def ask(self, order: WorkerOrder) -> WorkerAnswer:
         return await self._ask(msgspec.json.encode(order))
 
-    async def _ask(self, line: bytes) -> Answer:
+    async def _ask(self, line: bytes) -> WorkerAnswer:
         """One question at a time; whoever was killed has nothing more to say."""
         async with self._turn:
             answer = await self._exchange(line)
         if answer:
-            return msgspec.json.decode(answer, type=Answer)
+            return msgspec.json.decode(answer, type=WorkerAnswer)
         code = await self._process.wait()
         if self._killed or code < 0:
-            return Answer()
+            return WorkerAnswer()
         if code == REFUSED:
             raise UsageError(self._reason())
         raise InvariantError(f"the process of {', '.join(self.nodes)} ended by itself: {self._last_words()}")

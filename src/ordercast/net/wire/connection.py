@@ -64,11 +64,11 @@ class WireOwner(Protocol):
     def writable(self, connection: WireConnection) -> None:
         """The socket takes more; have `flush` called once it may be."""
 
-    def ended(self, connection: WireConnection, end: End) -> None:
+    def ended(self, connection: WireConnection, end: ConnectionEnd) -> None:
         """It is over. Called once."""
 
 
-class End:
+class ConnectionEnd:
     """How a connection ended."""
 
     __slots__ = ("gone", "reason", "why")
@@ -114,7 +114,7 @@ class WireConnection(asyncio.Protocol):
         self._asked = handshake.challenge()
         self._said: handshake.Present | None = None
         self._deaf = False
-        self._end: End | None = None
+        self._end: ConnectionEnd | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._slow_since_ns = 0
         self._slow_bytes = 0
@@ -134,9 +134,9 @@ class WireConnection(asyncio.Protocol):
         if self._end is not None:
             self._transport.abort()
             return
-        self._set_deadline(self._owner.settings.handshake_ms, End("late", "did not introduce itself in time"))
+        self._set_deadline(self._owner.settings.handshake_ms, ConnectionEnd("late", "did not introduce itself in time"))
         if not self._owner.made(self):
-            self.refuse(End("strangers", "too many connections"))
+            self.refuse(ConnectionEnd("strangers", "too many connections"))
         elif not self.address:
             self._greet(self._asked)
 
@@ -152,9 +152,9 @@ class WireConnection(asyncio.Protocol):
         try:
             self._take_greetings(data)
         except handshake.RefusedError as error:
-            self.abort(End("handshake", error.reason, gone=False))
+            self.abort(ConnectionEnd("handshake", error.reason, gone=False))
         except PeerError as error:
-            self.refuse(End("handshake", error.reason))
+            self.refuse(ConnectionEnd("handshake", error.reason))
 
     def _rest(self) -> None:
         """Let the turn end before more is read: there is more, and others wait to hear of what is here."""
@@ -170,7 +170,7 @@ class WireConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         # Left to itself the transport would first try to write what is pending, to a peer that may never read again.
-        self.abort(End("lost", "closed by the other end"))
+        self.abort(ConnectionEnd("lost", "closed by the other end"))
         return False
 
     def pause_writing(self) -> None:
@@ -183,7 +183,7 @@ class WireConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._drop_deadline()
-        self._finish(End("lost", f"lost: {error}" if error is not None else "closed by the other end"))
+        self._finish(ConnectionEnd("lost", f"lost: {error}" if error is not None else "closed by the other end"))
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -226,7 +226,7 @@ class WireConnection(asyncio.Protocol):
         self.leaving = True
         self.out.append(goodbye_frame(reason))
 
-    def refuse(self, end: End) -> None:
+    def refuse(self, end: ConnectionEnd) -> None:
         """Close because of what the other end did, and tell it so."""
         if self._transport is not None and self._end is None:
             if self.peer is not None:
@@ -236,7 +236,7 @@ class WireConnection(asyncio.Protocol):
             self._finish(end)
             self._leave()
 
-    def abort(self, end: End) -> None:
+    def abort(self, end: ConnectionEnd) -> None:
         """End it at once."""
         self._finish(end)
         if self._transport is not None:
@@ -257,7 +257,7 @@ class WireConnection(asyncio.Protocol):
             return
         settings = self._owner.settings
         if now_ns - self.heard_ns > ns(settings.silence_ms):
-            self.abort(End("silent", f"silent for {settings.silence_ms:g} ms"))
+            self.abort(ConnectionEnd("silent", f"silent for {settings.silence_ms:g} ms"))
             return
         waiting = self.queued_bytes
         if waiting <= settings.slow_consumer_bytes or (self._slow_since_ns and waiting < self._slow_bytes):
@@ -265,7 +265,11 @@ class WireConnection(asyncio.Protocol):
         if waiting > settings.slow_consumer_bytes and not self._slow_since_ns:
             self._slow_since_ns, self._slow_bytes = now_ns, waiting
         elif self._slow_since_ns and now_ns - self._slow_since_ns > ns(settings.slow_consumer_ms):
-            self.abort(End("slow", f"{waiting} bytes wait for it, no fewer than {settings.slow_consumer_ms:g} ms ago"))
+            self.abort(
+                ConnectionEnd(
+                    "slow", f"{waiting} bytes wait for it, no fewer than {settings.slow_consumer_ms:g} ms ago"
+                )
+            )
 
     # Handshake
 
@@ -288,7 +292,7 @@ class WireConnection(asyncio.Protocol):
             peer, answer = handshake.accept(owner.me, owner.credentials, greeting, self._asked, self.name, owner.term())
             self._greet(answer)
             if peer.kind == ASKING:
-                self._finish(End("local", f"{peer.name} only asks"))
+                self._finish(ConnectionEnd("local", f"{peer.name} only asks"))
                 self._leave()
             else:
                 self._establish(peer)
@@ -319,7 +323,7 @@ class WireConnection(asyncio.Protocol):
     def _take_frames(self, data: bytes) -> None:
         packets: list[Packet] = []
         frames: list[bytes] = []
-        end: End | None = None
+        end: ConnectionEnd | None = None
         decode, name = self._owner.codec.decode, self.name
         header = OVERHEAD_BYTES if self._owner.passes_on else 0
         try:
@@ -331,12 +335,12 @@ class WireConnection(asyncio.Protocol):
                     else:
                         packets.append(decode(frame, name))
                 elif kind == GOODBYE:
-                    end = End("goodbye", frame[header:].decode(errors="replace"), gone=False)
+                    end = ConnectionEnd("goodbye", frame[header:].decode(errors="replace"), gone=False)
                     break
         except PeerError as error:
-            end = End("garbage", error.reason)
+            end = ConnectionEnd("garbage", error.reason)
         if end is None and self._reader.broken is not None:
-            end = End("garbage", self._reader.broken.reason)
+            end = ConnectionEnd("garbage", self._reader.broken.reason)
         if packets:  # What came before a broken frame was good.
             self._owner.received(self, packets, frames)
         if end is None or self._deaf:
@@ -379,18 +383,18 @@ class WireConnection(asyncio.Protocol):
         else:
             transport.close()
 
-    def _finish(self, end: End) -> None:
+    def _finish(self, end: ConnectionEnd) -> None:
         self._deaf = True
         if self._end is None:
-            self._end = End("local", "closed by this process") if self.leaving else end
+            self._end = ConnectionEnd("local", "closed by this process") if self.leaving else end
             self.out = []
             self._owner.ended(self, self._end)
 
-    def _set_deadline(self, milliseconds: float, end: End | None) -> None:
+    def _set_deadline(self, milliseconds: float, end: ConnectionEnd | None) -> None:
         self._drop_deadline()
         self._deadline = self._loop.call_later(seconds(milliseconds), self._too_late, end)
 
-    def _too_late(self, end: End | None) -> None:
+    def _too_late(self, end: ConnectionEnd | None) -> None:
         if end is not None:
             self.refuse(end)
         elif self._transport is not None:
