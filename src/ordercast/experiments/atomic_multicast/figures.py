@@ -50,6 +50,7 @@ _LOOKS = {
     COVER: Look("daisy chain (cover)", "#cc79a7", "P", ":"),
 }
 _COLOURS = {look.label: look.colour for look in _LOOKS.values()}
+_DASHES = {DCC_RV: "-", LITE: "-.", COVER: ":"}
 _SATURATED = f"{MOST_CLIENTS} clients"
 _MEAN = (
     "The mean is that of all messages after the warm-up: nothing is trimmed. (The article leaves out the highest and "
@@ -212,7 +213,8 @@ def _leaving(results: Results, column: str, words: str, scale: float) -> Figure:
 
 
 def _variant(rule: str, name: str, *, hollow: bool) -> Look:
-    return msgspec.structs.replace(_LOOKS[rule], label=name, style=":" if hollow else "-", hollow=hollow)
+    """A rule twice in one panel: the second time hollow and dashed; rules that coincide differ in their dashes."""
+    return msgspec.structs.replace(_LOOKS[rule], label=name, style="--" if hollow else _DASHES[rule], hollow=hollow)
 
 
 def _clocks(results: Results) -> Figure:
