@@ -129,8 +129,8 @@ def _rounds(results: Results) -> Figure:
     """Every repair is a point; those of a scenario lie side by side."""
     figure, (left, right) = panels(
         1, 2, "Every point is a repair of one broker in one run: from the loss of its parent to the last publication "
-        "it had missed, by its rounds (parent requests, refused, unanswered or accepted). The line joins the means. "
-        "Grey bars: what the prototype took, smallest to largest, with constant latencies; dotted: "
+        "that it had missed, by its rounds (parent requests, refused, unanswered or accepted). The line joins the "
+        "means. Grey bars: what the prototype took, smallest to largest, with constant latencies; dotted: "
         f"{SOURCE_REPAIR_MS:g} ms, the one time that the source prints, over a link that did not have the latency of "
         "its regions.", width=4.8,
     )  # fmt: skip
@@ -173,7 +173,7 @@ def _by_scenario(results: Results) -> Figure:
     names = [name for name in _SCENARIO_COLOURS if any(repair.scenario == name for repair in every)]
     figure, (axes,) = panels(
         1, 1, "Mean over the brokers that lost their parent, by scenario. Until attached: a new parent has accepted, "
-        "it is root. Until synchronised: it has what it had missed. Election: what the elected broker spent on it. "
+        "or it is root. Until synchronised: it has what it had missed. Election: what the elected broker spent on it. "
         "Bars: 95 % confidence over brokers and runs.", width=9.2,
     )  # fmt: skip
     kinds: dict[str, Callable[[Mended], float | None]] = {

@@ -77,10 +77,10 @@ def many_groups_figures(table: pa.Table, directory: Path) -> list[Picture]:
 
 def _figure_1(results: Results) -> Figure:
     figure, all_axes = panels(
-        2, 3,
-        "Throughput of LoCaMu and Delta-Neighbourhood against one thing at a time, as in figure 5.1 of the source. One "
-        "group nodes, Mb/s, 1 bytes, f 1, neighbours a node unless varied; a single publisher is the root, but in "
-        f"5.1b, where all are chosen at random. Dotted lines: computed by the prototype. {CONFIDENCE}", height=3.0,
+        2, 3, "Throughput of LoCaMu and Delta-Neighbourhood against one thing at a time, as in figure 5.1 of the "
+        "source. One group of all nodes, 100 Mb/s, 1 ms, 32 bytes, f = 1, three neighbours a node unless varied; a "
+        "single publisher is the root, but in 5.1b, where all are chosen at random. Dotted lines: computed by the "
+        f"prototype. {CONFIDENCE}", height=3.0,
     )  # fmt: skip
     for axes, panel in zip(all_axes, _SINGLE, strict=True):
         if panel.figure == "e":

@@ -28,10 +28,9 @@ def figures(results: pa.Table, directory: Path) -> list[Picture]:
 def _scale(rows: Sequence[Row]) -> Figure:
     figure, (headers, memory, speed) = panels(
         1, 3, f"Header, memory and speed against the number of nodes. Binary trees, f = 1, {MESSAGES} messages of 32 "
-        f"bytes from {PUBLISHERS} publishers everyone, each to a group of its publisher's. Hops: copies of messages "
-        "that a simulation handles in a second of processor time, acknowledgements included in the time. Memory of "
-        "the process: with links, hosts and what is free again.",
-        width=4.2,
+        f"bytes from {PUBLISHERS} publishers to everyone, or each to a group of its publisher's. Hops: copies of "
+        "messages that a simulation handles in a second of processor time, acknowledgements included in the time. "
+        "Memory of the process: with links, hosts and what is free again.", width=4.2,
     )  # fmt: skip
     colour = LOOKS["locamu"].colour
     for groups, name, style in _SHOWN:

@@ -64,9 +64,10 @@ def _worst_cases(rows: Sequence[Row]) -> Figure:
     rows = completed(rows)
     figure, (a, b, c, d) = panels(
         2, 2, "Worst cases against the number of nodes, f and the degree, as in figure 5.4 of the source: closed "
-        "forms, Zipf what gives bytes that source Largest: every stream of the neighbourhood and the longest vectors. "
-        "The source has no for memory; here: clocks or past, what was last sent on every link, and what is delivered "
-        "or processed. Crosses: what the source states, with one group of all nodes.", width=4.8,
+        "forms, 1,500 Zipf groups. Formula: what gives the 540 bytes that the source states. Largest: every stream of "
+        "the neighbourhood and the longest vectors. The source has no formula for memory; here: clocks or past, what "
+        "was last sent on every link, and what is delivered or processed. Crosses: what the source states, with one "
+        "group of all nodes.", width=4.8,
     )  # fmt: skip
     _curves(a, rows, by_size, [header for header in _HEADERS if header[1] != _SAME_AT_ONE])
     stated = [STATED, STATED_CBCAST, STATED_BARRIERS]
@@ -83,7 +84,7 @@ def _worst_cases(rows: Sequence[Row]) -> Figure:
     d.set_xticks(DEGREES)
     label(d, f"d. Largest header ({LARGE:,} nodes, f = 1)", "degree", "bytes")
     for axes in (a, b, c, d):
-        own_legend(axes)
+        own_legend(axes, loc="upper left", bbox_to_anchor=(0.0, 0.93))
     return figure
 
 
