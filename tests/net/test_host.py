@@ -81,9 +81,9 @@ def test_nothing_that_says_what_was_received_leaves_before_it_is_written_down(mo
             await one.start({NodeId("n1"): address})
             await until(lambda: connected(one, "n1"))
             two.submit("t", b"to be acknowledged")
-            await until(lambda: any("Ack" in what for what in happened))
+            await until(lambda: any("ChannelAck" in what for what in happened))
         spoken = [i for i, what in enumerate(happened) if what != "written"]
-        assert happened[spoken[0]] == "Resume"
+        assert happened[spoken[0]] == "ChannelResume"
         assert all(happened[i - 1] == "written" for i in spoken)
 
     run_async(main)
