@@ -107,8 +107,9 @@ def test_everybody_delivers_everything_once_while_links_come_and_go(
                     stage.publish(name, b"%d" % number)
                 await stage.wait(EVERY_MS * MOVES / EACH)
             everything = Counter(f"{name}#{number + 1}" for name in NAMES for number in range(EACH))
-            for _ in range(100):
-                if all(len(stage.got[name]) >= len(everything) for name in NAMES):
+            for _ in range(500):
+                moved = all(machine.moves == MOVES for machine in stage.machines())
+                if moved and all(len(stage.got[name]) >= everything.total() for name in NAMES):
                     break
                 await stage.wait(EVERY_MS)
             assert [Counter(stage.got[name]) for name in NAMES] == [everything] * len(NAMES)
