@@ -85,8 +85,8 @@ def test_a_sweep_leaves_results_claims_and_figures(tmp_path: Path) -> None:
     claims = json.loads((tmp_path / "out" / "claims.json").read_bytes())
     assert claims["configurations"] == COUNT
     assert claims["claims"][0]["measured"] == str(sum(n * n for n in range(COUNT)))
-    assert [path.relative_to(tmp_path / "out").as_posix() for path in result.figures] == ["figures/rows.svg"]
-    assert f"{COUNT}" in result.figures[0].read_text()
+    assert [one.file.relative_to(tmp_path / "out").as_posix() for one in result.figures] == ["figures/rows.svg"]
+    assert f"{COUNT}" in result.figures[0].file.read_text()
     assert told == [(done, COUNT) for done in range(COUNT + 1)]
     assert (result.executed, result.failed) == (COUNT, [])
 
