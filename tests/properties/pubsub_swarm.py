@@ -21,10 +21,11 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.scenario.load import dump_scenario, parse_scenario
 from ordercast.scenario.model import Scenario
+from ordercast.sim.catalogue import BROKER
 from ordercast.sim.pubsub.parts import Parts
+from ordercast.sim.shrink import shrink
 from tests.properties.swarm import Dice
 from tests.support.pubsub_lab import Finding, run_pubsub
-from tests.support.pubsub_shrink import shrink
 
 MIX = {"eventual": 0.3, "fifo": 0.1, "causal": 0.3, "total": 0.3}
 Raw = dict[str, Any]
@@ -435,7 +436,9 @@ def main() -> int:
                 failed += 1
                 report(seed, name, problems, quiet=arguments.quiet)
                 if arguments.shrink:
-                    small = shrink(swarm_scenario(seed, name), partial(fails_alike, problem=problems[0]))
+                    small = shrink(
+                        swarm_scenario(seed, name), BROKER, partial(fails_alike, problem=problems[0]), seed=seed
+                    )
                     print(f"# small: {problems_of(small)}\n{dump_scenario(small)}", flush=True)
                 if arguments.stop:
                     return 1

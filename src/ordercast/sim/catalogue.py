@@ -31,6 +31,7 @@ BROKER = ProtocolInfo(
     options=BrokerSettings,
     scope="topic",
     readmits=True,
+    notes_membership=True,
 )
 SIMULATED: dict[str, ProtocolInfo] = dict(sorted([*CATALOGUE.items(), (BROKER.name, BROKER)]))
 """Sorted by name."""

@@ -67,8 +67,8 @@ def simulate(
     A study that looks into the run while it goes on brings a `drive` of its own.
     """
     check_times(scenario)
-    links = Kind(World, drive or partial(live, progress=progress), manifest_of)
-    return recorded(links, scenario, protocol, seed, out, packets=scenario.trace.record == "all")
+    kind = KIND._replace(live=drive or partial(live, progress=progress))
+    return recorded(kind, scenario, protocol, seed, out, packets=scenario.trace.record == "all")
 
 
 class Kind(NamedTuple, Generic[W]):
@@ -173,3 +173,7 @@ def manifest_of(world: World, run_id: str, *, drained: bool) -> Manifest:
         },
         options=scenario.options,
     )
+
+
+KIND = Kind(World, live, manifest_of)
+"""Nodes with links."""

@@ -7,7 +7,7 @@ is what the failure is made of. Every candidate is run again; nothing is kept on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -16,10 +16,11 @@ from ordercast.core.ids import NodeId
 from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.overlay.groups import build_groups
-from ordercast.scenario.brokers import Cut, Join, Leave
+from ordercast.scenario.brokers import BrokerTree, Cut, Join, Leave
 from ordercast.scenario.load import dump_scenario
 from ordercast.scenario.model import Crash, Delay, Edges, Everyone, Explicit, Fault, Link, Node, Partition, Scenario
-from ordercast.sim.links.explicit import Deed, deeds_of, schedule_of
+from ordercast.sim.explicit import Deed, deeds_of, schedule_of
+from ordercast.sim.pubsub.layout import lay_out
 from ordercast.sim.run import Progress
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class _Shrinker:
             self._drop_list("nodes")
             self._simplify_links()
             self._drop_nodes()
+            self._drop_processes()
             self._drop_groups()
             self._shorten()
         if self._progress is not None:
@@ -133,6 +135,8 @@ class _Shrinker:
 
     def _drop_nodes(self) -> None:
         """A node goes with everything that mentions it; its neighbours are joined to each other if need be."""
+        if isinstance(self.best.overlay, BrokerTree):
+            return
         if self._deeds is None or build_graph(self.best.overlay, self.best.seed).clients:
             return
         busy = {deed.step.node for deed in self._deeds}
@@ -141,14 +145,48 @@ class _Shrinker:
             if node not in busy and len(graph.nodes) > 2:
                 self._try(self._on(_without_node(graph, node), gone=node), _not_sent_to(self._deeds, node))
 
+    def _drop_processes(self) -> None:
+        """A client goes with all it did; a broker leaves its children and clients to its parent."""
+        tree = self.best.overlay
+        if not isinstance(tree, BrokerTree):
+            return
+        if not tree.parents:
+            grown = {child: parent for child, parent in lay_out(self.best, self.best.seed).parents.items() if parent}
+            self._with(overlay=msgspec.structs.replace(tree, parents=dict(grown), brokers=0))
+        for client in list(tree.clients):
+            tree = cast("BrokerTree", self.best.overlay)
+            if len(tree.clients) > 1:
+                others = {name: spec for name, spec in tree.clients.items() if name != client}
+                deeds = None if self._deeds is None else tuple(d for d in self._deeds if d.step.node != client)
+                if deeds != ():
+                    self._try(self._without(msgspec.structs.replace(tree, clients=others), client), deeds)
+        for broker in list(cast("BrokerTree", self.best.overlay).parents):
+            tree = cast("BrokerTree", self.best.overlay)
+            if len(tree.parents) > 1:
+                self._try(self._without(_without_broker(tree, broker), broker))
+
+    def _without(self, tree: BrokerTree, gone: str) -> Scenario:
+        plain = msgspec.structs.replace(
+            tree,
+            regions={name: region for name, region in tree.regions.items() if name != gone},
+            detection={name: time for name, time in tree.detection.items() if name != gone},
+        )
+        return msgspec.structs.replace(self._unmentioned(gone), overlay=plain)
+
+    def _unmentioned(self, gone: str) -> Scenario:
+        """The best so far without faults and links of somebody."""
+        return msgspec.structs.replace(
+            self.best,
+            fault=[kept for fault in self.best.fault if (kept := _fault_without(fault, gone)) is not None],
+            links=[link for link in self.best.links if gone not in link.between],
+        )
+
     def _on(self, graph: Graph, gone: str) -> Scenario:
         best = self.best
         return msgspec.structs.replace(
-            best,
+            self._unmentioned(gone),
             overlay=Edges(edges=_ordered_edges(graph)),
             groups=self._groups_without(gone),
-            fault=[kept for fault in best.fault if (kept := _fault_without(fault, gone)) is not None],
-            links=[link for link in best.links if gone not in link.between],
             nodes=[
                 msgspec.structs.replace(override, nodes=names)
                 for override in best.nodes
@@ -211,6 +249,18 @@ def _minimise(items: Sequence[T], keeps: Callable[[Sequence[T]], bool]) -> None:
             end = start
         if not (removed and size == 1):
             size //= 2
+
+
+def _without_broker(tree: BrokerTree, gone: str) -> BrokerTree:
+    heir = tree.parents[gone]
+    return msgspec.structs.replace(
+        tree,
+        parents={child: heir if up == gone else up for child, up in tree.parents.items() if child != gone},
+        clients={
+            name: msgspec.structs.replace(spec, edge=heir) if spec.edge == gone else spec
+            for name, spec in tree.clients.items()
+        },
+    )
 
 
 def _without_node(graph: Graph, node: NodeId) -> Graph:

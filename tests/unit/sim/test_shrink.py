@@ -11,8 +11,10 @@ from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox
 from ordercast.core.messages import Message, Packet
 from ordercast.core.registry import ProtocolInfo
+from ordercast.scenario.brokers import BrokerTree
 from ordercast.scenario.load import dump_scenario, load_scenario
 from ordercast.scenario.model import Crash, Edges, Explicit, Scenario, Schedule, Step
+from ordercast.sim.catalogue import BROKER
 from ordercast.sim.shrink import shrink
 from tests.support.plain_flood import Data, PlainFlood, protocol_of
 from tests.support.sim_lab import Lab, publish, scenario, schedule
@@ -193,3 +195,44 @@ def test_a_load_that_only_fails_as_a_load_keeps_its_loads() -> None:
 
 def test_the_seed_and_the_protocol_are_part_of_the_result(small: Scenario) -> None:
     assert (small.seed, small.protocol) == (0, "three-meet")
+
+
+# --- brokers ---
+
+
+def test_a_run_of_brokers_shrinks_to_what_its_failure_is_made_of() -> None:
+    """The failure: c1 delivers a total of c3 in a run in which some broker crashes."""
+    asked = scenario(
+        protocol="broker",
+        overlay={
+            "kind": "broker-tree",
+            "brokers": 5,
+            "clients": {f"c{i}": {"edge": f"b{i}", "topics": ["t", "u"]} for i in range(4)},
+            "detection_ms": {"kind": "uniform", "low_ms": 1, "high_ms": 30},
+        },
+        options={"partitions": "excluded"},
+        link={"latency_ms": {"kind": "uniform", "low_ms": 1, "high_ms": 20}},
+        duration_ms=1500,
+        workload=[{"kind": "open", "rate_per_s": 30, "start_ms": 500, "guarantee": {"causal": 0.5, "total": 0.5}}],
+        fault=[
+            {"kind": "crash", "node": "b4", "at_ms": 700},
+            {"kind": "crash", "node": "b2", "at_ms": 900, "recover_ms": 1200, "state": "lost"},
+            {"kind": "delay", "between": ["b0", "b1"], "at_ms": 600, "latency_ms": 50.0},
+        ],
+    )
+
+    def fails(candidate: Scenario) -> bool:
+        lab = Lab(candidate, BROKER, candidate.seed)
+        totals = {row["msg"] for row in lab.of("publish", "c3") if row["guarantee"] == "total"}
+        return bool(lab.of("crash")) and any(row["msg"] in totals for row in lab.of("deliver", "c1"))
+
+    small = shrink(asked, BROKER, fails, seed=3, max_tries=300)
+    tree = small.overlay
+    assert isinstance(tree, BrokerTree)
+    (load,) = small.workload
+    assert isinstance(load, Schedule)
+    assert [(step.node, step.guarantee) for step in load.steps] == [("c3", "total")]
+    assert set(tree.clients) == {"c1", "c3"}
+    assert len(tree.parents) == 1
+    assert [fault.__struct_config__.tag for fault in small.fault] == ["crash"]
+    assert fails(small)

@@ -37,8 +37,8 @@ def simulate_pubsub(
     progress: Progress | None = None,
 ) -> Simulation:
     """Run `scenario`; with `out`, leave its trace there. Same arguments, same trace, byte for byte."""
-    connections = Kind(build_world, partial(live, progress=progress), manifest_of)
-    return recorded(connections, scenario, protocol, seed, out, packets=False)
+    kind = KIND._replace(live=partial(live, progress=progress))
+    return recorded(kind, scenario, protocol, seed, out, packets=False)
 
 
 def build_world(
@@ -109,3 +109,7 @@ def manifest_of(world: PubsubWorld, run_id: str, *, drained: bool) -> Manifest:
         },
         options=scenario.options,
     )
+
+
+KIND = Kind(build_world, live, manifest_of)
+"""Brokers and clients with connections."""

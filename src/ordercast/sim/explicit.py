@@ -11,10 +11,10 @@ import msgspec
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.model import Scenario, Schedule, Step
+from ordercast.sim.catalogue import BROKER
 from ordercast.sim.clock import NS_PER_MS
+from ordercast.sim.kinds import kind_of
 from ordercast.sim.links.packets import time_asked
-from ordercast.sim.links.world import World
-from ordercast.sim.run import live
 from ordercast.trace.recorder import Recorder
 
 _CHANGES: dict[str, Literal["subscribe", "unsubscribe"]] = {
@@ -29,6 +29,7 @@ class Deed(msgspec.Struct, frozen=True):
     step: Step
     """With its time in the original run, whether or not it waits for something."""
     origin: str = ""
+    """Whoever numbers the message: its publisher's life; with brokers, and the topic."""
     message: str = ""
     after: str = ""
     """The message whose delivery this answers."""
@@ -38,6 +39,7 @@ class _Listener(Recorder):
     """Takes the recorder's place to write down deeds instead of rows."""
 
     def __init__(self, protocol: ProtocolInfo) -> None:
+        self._of_brokers = protocol.name == BROKER.name
         self.packets = False
         self.deeds: list[Deed] = []
         self._default = protocol.guarantee
@@ -45,8 +47,7 @@ class _Listener(Recorder):
         self._heard: dict[str, tuple[int, str]] = {}
 
     def publish(self, node: str, time_ns: int, message: Message) -> None:
-        asked = time_asked(message)
-        at = time_ns if asked is None else asked
+        at = self._asked(message, time_ns)
         heard_at, heard = self._heard.get(node, (-1, ""))
         step = Step(
             node=node,
@@ -57,7 +58,13 @@ class _Listener(Recorder):
             guarantee="" if message.guarantee == self._default else message.guarantee.label,
             payload_bytes=len(message.payload),
         )
-        self.deeds.append(Deed(step, message.origin, message.id, heard if heard_at == at else ""))
+        stream = f"{message.origin}/{message.topic}" if self._of_brokers else message.origin
+        self.deeds.append(Deed(step, stream, message.id, heard if heard_at == at else ""))
+
+    def _asked(self, message: Message, time_ns: int) -> int:
+        """When the application asked; a node that is busy or down may publish later than that."""
+        asked = None if self._of_brokers else time_asked(message)
+        return time_ns if asked is None else asked
 
     def deliver(self, node: str, time_ns: int, message: Message) -> None:
         if message.publisher != node:
@@ -72,7 +79,8 @@ class _Listener(Recorder):
 def deeds_of(scenario: Scenario, protocol: ProtocolInfo, seed: int) -> list[Deed]:
     """What the applications of a run did, in order of time."""
     listener = _Listener(protocol)
-    live(World(scenario, protocol, seed, listener))
+    kind = kind_of(protocol)
+    kind.live(kind.build(scenario, protocol, seed, listener))
     asked = _asked(scenario) if protocol.notes_membership else []
     return sorted([*listener.deeds, *asked], key=lambda deed: deed.step.at_ms or 0.0)
 
