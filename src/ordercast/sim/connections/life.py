@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
+from zlib import crc32
 
 from ordercast.core.chance import mix
 from ordercast.core.errors import PeerError
@@ -229,7 +230,7 @@ class End:
     """Sends in order: nothing arrives before what was sent earlier. Times are in nanoseconds."""
 
     __slots__ = (
-        "_batch_time", "_clock", "_constant_ns", "_draw_ns", "_flying", "_held", "_last_arrival", "_salt", "_sent",
+        "_batch_time", "_clock", "_constant_ns", "_draw_ns", "_flying", "_held", "_last_arrival", "_salt",
         "broken", "closed", "life", "number", "opening", "other", "peer_name", "stalled",
     )  # fmt: skip
 
@@ -249,7 +250,6 @@ class End:
         self._clock = life.world.clock
         self._salt = salted
         self.set_latency(latency)
-        self._sent = 0
         self._last_arrival = 0
         self._batch_time = -1
         self._flying: deque[list[Frame]] = deque()
@@ -269,7 +269,7 @@ class End:
             self._launch(frame)
 
     def _launch(self, frame: Frame) -> None:
-        arrival = self._arrival()
+        arrival = self._arrival(frame)
         flying = self._flying
         if flying and self._batch_time == arrival:
             flying[-1].append(frame)  # What arrives at one instant is handed over at once.
@@ -284,11 +284,16 @@ class End:
         else:
             events.append((self._arrive, batch, None))
 
-    def _arrival(self) -> int:
-        """When something that leaves now is there: FIFO."""
-        self._sent = sent = self._sent + 1
-        latency = self._constant_ns if self._constant_ns >= 0 else self._draw_ns(mix(self._salt, sent))
-        arrival = self._clock.now + latency
+    def _arrival(self, frame: Frame = None) -> int:
+        """When something that leaves now is there: FIFO.
+
+        The draw belongs to what is sent and when, not to a count: what others do not send changes nothing for it.
+        """
+        now = self._clock.now
+        latency = self._constant_ns
+        if latency < 0:
+            latency = self._draw_ns(mix(self._salt, crc32(frame) if isinstance(frame, bytes) else 0, now))
+        arrival = now + latency
         if arrival < self._last_arrival:
             return self._last_arrival
         self._last_arrival = arrival

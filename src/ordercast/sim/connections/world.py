@@ -70,8 +70,6 @@ class Processes:
         self._pauses = count(1)
         self._partitions: dict[int, tuple[frozenset[str], ...]] = {}
         self._partition_ids = count(1)
-        self._fault_salt = salt(seed, "faults")
-        self._faults = count(1)
         self._encoded: tuple[Packet | None, bytes] = (None, b"")
 
     # Processes
@@ -252,10 +250,14 @@ class Processes:
         return len(ends)
 
     def _break_off(self, end: End, why: str, survive: str = "random") -> None:
-        bits = mix(self._fault_salt, next(self._faults))
+        bits = self._fault_bits(end)
         share = {"all": 1.0, "none": 0.0, "random": unit(mix(bits, 2))}[survive]
         detection = self._detection_of.get(end.peer_name, self._detection)
         end.break_off(why, detection(mix(bits, 1)), share)
+
+    def _fault_bits(self, end: End) -> int:
+        """What is drawn for a fault belongs to the connection and the moment."""
+        return salt(self.seed, "faults", end.life.name, end.peer_name, end.number, self.clock.now)
 
     def pause(self, name: str) -> bool:
         """It stands still (SIGSTOP). Others give their connections to it up after a time of silence."""
@@ -265,7 +267,7 @@ class Processes:
         life.paused = pause = next(self._pauses)
         for end in life.ends.values():
             if end.other is not None:
-                self.clock.at(self._silent_from_now(), self._given_up, (life, pause), end.other)
+                self.clock.at(self._silent_from_now(end.other), self._given_up, (life, pause), end.other)
         return True
 
     def _given_up(self, paused: tuple[Life, int], end: End) -> None:
@@ -283,8 +285,8 @@ class Processes:
         life.resume()
         return True
 
-    def _silent_from_now(self) -> int:
-        return self.clock.now + self._silence(mix(self._fault_salt, next(self._faults)))
+    def _silent_from_now(self, end: End) -> int:
+        return self.clock.now + self._silence(self._fault_bits(end))
 
     def partition(self, *sides: Iterable[str]) -> int:
         """Nothing gets from one side to another until `heal` of the number returned. Others reach every side."""
@@ -315,7 +317,7 @@ class Processes:
 
     def _stall(self, end: End) -> None:
         end.stalled = True
-        self.clock.at(self._silent_from_now(), self._gave_up, end)
+        self.clock.at(self._silent_from_now(end), self._gave_up, end)
 
     def _gave_up(self, end: End, _: None) -> None:
         if end.stalled and not end.closed and end.life.alive:
