@@ -225,3 +225,29 @@ def test_a_schedule_is_replayed_from_any_directory_once_it_is_trusted(
     assert_one_line(err, "is code", "--trust")
     assert command("explore", "--replay", schedules / "twice.toml", "--trust")[0] == VIOLATED
     assert command("explore", tmp_path / mine, "--replay", "../../found/twice.toml")[0] == VIOLATED
+
+
+# --- the guide ---
+
+
+def test_the_guide_works_as_printed(command: Command, tmp_path: Path) -> None:
+    """Every command of docs/your-own-protocol.md, in its order, with the change that it asks for in between."""
+    guide = (Path(__file__).parents[2] / "docs" / "your-own-protocol.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", guide, re.DOTALL)
+    said = []
+    for language, text in blocks:
+        if language == "python":
+            file = tmp_path / "my_order.py"
+            assert HOLDING_BACK in file.read_text()
+            file.write_text(file.read_text().replace(HOLDING_BACK, text))
+            continue
+        for line in re.split(r"\n| && ", text.strip()):
+            words = line.split()
+            quick = ["--no-spark"] if words[1] == "verify" else []
+            said.append((words[1], command(*words[1:], *quick)[0]))
+    assert said == [
+        ("new-protocol", HELD),
+        ("simulate", HELD), ("verify", HELD), ("explore", HELD), ("run", HELD), ("verify", HELD),
+        ("explore", VIOLATED), ("explore", VIOLATED),
+        ("shrink", HELD),
+    ]  # fmt: skip
