@@ -83,7 +83,7 @@ BROKER_ROWS = [
     BrokerRow("0:a;1:a", "1>a", cut="1"),
     BrokerRow("0:a;1:a", "0>a,1>a", crash="1", partitions="excluded", large=True),
     BrokerRow("0:a;1:a", "0>a,1>a", crash="0", partitions="excluded", large=True),
-    BrokerRow("0:a;1:a", "0>a,1>a", crash="1 returns", partitions="excluded", large=True),
+    BrokerRow("0:a;1:a", "1>a", crash="1 returns", partitions="excluded", large=True),
     BrokerRow("0:a;1:a", "0>a,1>a", cut="1", large=True),
     BrokerRow("0:a.>;1:a.>", "0>a.x,1>a.x", large=True),
 ]
