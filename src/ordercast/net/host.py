@@ -26,7 +26,7 @@ from ordercast.net.timers import Timers
 from ordercast.net.turn_ports import TurnLedger, address_of, listening
 from ordercast.net.wire.connection import ConnectionEnd, WireConnection
 from ordercast.net.wire.credentials import Credentials, split_address
-from ordercast.net.wire.frames import packet_frame
+from ordercast.net.wire.frames import packet_frame, packet_frames
 from ordercast.net.wire.settings import WireSettings, ns, seconds
 
 LOG = logging.getLogger("ordercast.net")
@@ -77,7 +77,8 @@ class ProcessHost:
         self.journal = JournalWriter(me.name, journal, epoch_ns)
         self.timers = Timers(self._time_out)
         self.passes_on = passes_on
-        self._most_bytes = settings.max_frame_bytes
+        self._most_in_frame = settings.max_frame_bytes
+        self._most_bytes = settings.max_packet_bytes
         self._build = build
         self._ledger = ledger
         self._loop = asyncio.get_running_loop()
@@ -229,8 +230,17 @@ class ProcessHost:
     def send(self, connection: Connection, packet: Packet) -> None:
         wire = self.connections.get(connection)
         if wire is not None:
-            wire.out.append(self.frame_of(packet))
+            frame = self.frame_of(packet)
+            if len(frame) > self._most_bytes:
+                self._give_up(wire, packet, len(frame))
+                return
+            wire.out.append(frame)
             self._dirty[wire] = None
+
+    def _give_up(self, wire: WireConnection, packet: Packet, size: int) -> None:
+        """What cannot be said ends the connection, which begins anew without it, and never this process."""
+        what = type(packet).__name__
+        wire.refuse(ConnectionEnd("long", f"{what} has {size} bytes; {self._most_bytes} are allowed (max_packet_bytes)"))
 
     def frame_of(self, packet: Packet) -> bytes:
         """The packet as it looks on the wire: made once a turn, and not at all for what was received in it."""
@@ -244,9 +254,7 @@ class ProcessHost:
     def new_frame(self, packet: Packet) -> bytes:
         """The packet as it looks on the wire, for whoever keeps it."""
         body = self.codec.encode(packet)
-        if len(body) > self._most_bytes:
-            raise InvariantError(f"a packet of {len(body)} bytes is over the limit of {self._most_bytes}")
-        return packet_frame(body)
+        return packet_frame(body) if len(body) <= self._most_in_frame else packet_frames(body, self._most_in_frame)
 
     def has_frames(self, wire: WireConnection) -> None:
         """Frames were put into its `out`, which was empty: have them written at the end of the turn."""

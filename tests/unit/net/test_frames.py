@@ -17,11 +17,13 @@ from ordercast.net.wire.frames import (
     HEARTBEAT_FRAME,
     OVERHEAD_BYTES,
     PACKET,
+    PIECE,
     FrameReader,
     GreetingReader,
     goodbye_frame,
     greeting_frame,
     packet_frame,
+    packet_frames,
 )
 
 
@@ -54,6 +56,13 @@ def test_frames_before_the_nonsense_are_good() -> None:
     assert reader.feed(packet_frame(b"good") + struct.pack(">IB", 1 << 30, PACKET)) == [(PACKET, packet_frame(b"good"))]
     assert reader.broken is not None
     assert reader.broken.reason == "announces a frame of 1073741824 bytes; the limit is 101"
+
+
+@given(st.binary(max_size=300), st.integers(1, 100))
+def test_a_packet_of_any_length_fits_into_frames(body: bytes, most: int) -> None:
+    frames = FrameReader("peer", most, whole=False).feed(packet_frames(body, most))
+    assert [kind for kind, _ in frames] == [*[PIECE] * (len(frames) - 1), PACKET]
+    assert b"".join(piece for _, piece in frames) == body
 
 
 def test_a_large_frame_in_small_pieces_is_put_together_once() -> None:

@@ -21,6 +21,8 @@ from ordercast.pubsub.received import Received
 from ordercast.pubsub.topic_packets import Prepare, TotalAck
 
 _EVENTUAL, _FIFO, _CAUSAL, _TOTAL = Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL
+_LONGEST_ID = 80
+"""Of an id that a client made up its answer shows no more."""
 
 
 class Outflow:
@@ -129,7 +131,7 @@ class Ordering(TopicsPart):
     def _objection(self, node: TopicNode, client: AttachedClient, entry: Publication, following: int) -> str:
         """Why the publication can never be admitted, in words; empty if it can."""
         if entry.origin != client.origin or entry.topic != node.topic:
-            return f"it says {entry.id}, but {client.origin} publishes on {node.topic} here"
+            return f"it says {entry.id[:_LONGEST_ID]}, but {client.origin} publishes on {node.topic} here"
         if not client.may_publish(node.topic):
             return f"{client.name} has no right to publish on {node.topic}"
         if not entry.keys or len(set(entry.keys)) != len(entry.keys):

@@ -225,6 +225,7 @@ class Topics(TopicsState):
                     told.add(topic)
                     self._evaluate(node)
         self.news.write_down()
+        self.absence.turn_end()
         self.copies.tell_reach()
         self.stability.turn_end()
         for topic in sorted(told | self.dirty):

@@ -19,8 +19,10 @@ from ordercast.net.wire.credentials import ASKING, Credentials
 from ordercast.net.wire.frames import (
     GOODBYE,
     HEARTBEAT_FRAME,
+    LONGEST_REASON,
     OVERHEAD_BYTES,
     PACKET,
+    PIECE,
     FrameReader,
     GreetingReader,
     goodbye_frame,
@@ -75,9 +77,9 @@ class ConnectionEnd:
 
     def __init__(self, why: str, reason: str, *, gone: bool = True) -> None:
         self.why = why
-        """For counters: `garbage`, `handshake`, `late`, `strangers`, `protocol`, `silent`, `slow`, `lost`, `goodbye`,
-        `unreachable` or `local`."""
-        self.reason = reason
+        """For counters: `garbage`, `handshake`, `late`, `strangers`, `protocol`, `silent`, `slow`, `long`, `lost`,
+        `goodbye`, `unreachable` or `local`."""
+        self.reason = reason[:LONGEST_REASON]
         self.gone = gone
 
     @property
@@ -111,6 +113,9 @@ class WireConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._greetings = GreetingReader(self.name)
         self._reader = FrameReader(self.name, owner.settings.max_frame_bytes, whole=owner.passes_on)
+        self._pieces: list[bytes] = []
+        """Frames of a packet that is not complete."""
+        self._piece_bytes = 0
         self._asked = handshake.challenge()
         self._said: handshake.Present | None = None
         self._deaf = False
@@ -329,11 +334,17 @@ class WireConnection(asyncio.Protocol):
         try:
             for kind, frame in self._reader.feed(data):
                 if kind == PACKET:
-                    if header:
+                    if self._pieces:
+                        body, whole = self._complete(frame)
+                        packets.append(decode(body, name))
+                        frames.append(whole)
+                    elif header:
                         packets.append(decode(memoryview(frame)[header:], name))
                         frames.append(frame)
                     else:
                         packets.append(decode(frame, name))
+                elif kind == PIECE:
+                    self._keep_piece(frame)
                 elif kind == GOODBYE:
                     end = ConnectionEnd("goodbye", frame[header:].decode(errors="replace"), gone=False)
                     break
@@ -349,6 +360,20 @@ class WireConnection(asyncio.Protocol):
             self.abort(end)
         else:
             self.refuse(end)
+
+    def _keep_piece(self, frame: bytes) -> None:
+        assert self.peer is not None
+        self._pieces.append(frame)
+        self._piece_bytes += len(frame) + OVERHEAD_BYTES
+        most = self._owner.settings.longest_from(self.peer.kind)
+        if self._piece_bytes > most:
+            raise PeerError(self.name, f"sends a packet of more than {most} bytes (max_packet_bytes)")
+
+    def _complete(self, last: bytes) -> tuple[bytes, bytes]:
+        """The packet that came in pieces, and all its frames."""
+        pieces, self._pieces, self._piece_bytes = [*self._pieces, last], [], 0
+        header = OVERHEAD_BYTES if self._owner.passes_on else 0
+        return b"".join([piece[header:] for piece in pieces]), b"".join(pieces)
 
     def _write(self, data: bytes) -> None:
         self._idle = False

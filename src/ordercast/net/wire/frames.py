@@ -4,7 +4,8 @@
     │ length (4) │ kind (1) │ body (length - 1) │      big-endian; the length does not count itself
     └────────────┴──────────┴───────────────────┘
 
-A connection is first in, first out, and ends as a whole, so nothing is numbered. Greetings, which come before anything
+A connection is first in, first out, and ends as a whole, so nothing is numbered. A packet that is longer than a frame
+may be travels as several: pieces, and a last frame that says that it is complete. Greetings, which come before anything
 is known of the other end, are simply a length and a body of at most GREETING_LIMIT bytes. A reader keeps only bytes
 that have really arrived: a declared length reserves nothing. It looks at them again only when the frame that it waits
 for can be complete.
@@ -22,11 +23,13 @@ HEARTBEAT = 2
 """Nothing to say but that the sender lives."""
 GOODBYE = 3
 """The sender ends the connection on purpose; the body says why."""
+PIECE = 4
+"""A part of a packet that is longer than a frame; the next frame goes on with it."""
 
 _HEADER = struct.Struct(">IB")
 OVERHEAD_BYTES = _HEADER.size
 """What a frame adds to its body."""
-_LONGEST_REASON = 1000
+LONGEST_REASON = 1000
 
 GREETING_LIMIT = 1024
 _LENGTH = struct.Struct(">I")
@@ -36,11 +39,18 @@ def packet_frame(body: bytes) -> bytes:
     return _HEADER.pack(len(body) + 1, PACKET) + body
 
 
+def packet_frames(body: bytes, most_bytes: int) -> bytes:
+    """A packet of any length, in frames of at most so many bytes."""
+    last = max(0, len(body) - 1) // most_bytes * most_bytes
+    pieces = [_HEADER.pack(most_bytes + 1, PIECE) + body[i : i + most_bytes] for i in range(0, last, most_bytes)]
+    return b"".join([*pieces, packet_frame(body[last:])])
+
+
 HEARTBEAT_FRAME = _HEADER.pack(1, HEARTBEAT)
 
 
 def goodbye_frame(reason: str) -> bytes:
-    body = reason.encode()[:_LONGEST_REASON]
+    body = reason.encode()[:LONGEST_REASON]
     return _HEADER.pack(len(body) + 1, GOODBYE) + body
 
 
@@ -77,7 +87,7 @@ class FrameReader:
         self._needed = OVERHEAD_BYTES
         while size - start >= OVERHEAD_BYTES:
             length, kind = header(buffer, start)
-            if not 1 <= length <= longest or not PACKET <= kind <= GOODBYE:
+            if not 1 <= length <= longest or not PACKET <= kind <= PIECE:
                 self.broken = PeerError(self._peer, self._complaint(length, kind))
                 break
             end = start + FRAME_PREFIX_BYTES + length

@@ -9,6 +9,9 @@ import msgspec
 HEADER_ROOM = 1 << 16
 """What a packet may need besides its payload: stamps, destinations, summaries."""
 
+_FRAMES_OF_CLIENTS = 16
+"""A packet of a client may take so many frames."""
+
 Bytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
 Milliseconds = Annotated[float, msgspec.Meta(gt=0, le=3_600_000)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -19,6 +22,8 @@ class WireSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     max_payload_bytes: Bytes = 1 << 20
     """The largest payload that may be published."""
+    max_packet_bytes: Bytes = 1 << 26
+    """The largest packet, which may travel in several frames: what a broker knows of members or publishers grows."""
     heartbeat_ms: Milliseconds = 500.0
     """An idle connection says so often that it lives."""
     silence_ms: Milliseconds = 2000.0
@@ -44,8 +49,13 @@ class WireSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def max_frame_bytes(self) -> int:
-        """The largest packet that an authenticated peer may send."""
+        """The largest frame that an authenticated peer may send."""
         return self.max_payload_bytes + HEADER_ROOM
+
+    def longest_from(self, kind: str) -> int:
+        """The largest packet that a peer of this kind may send: clients have less to say than brokers."""
+        clients = _FRAMES_OF_CLIENTS * self.max_frame_bytes
+        return min(self.max_packet_bytes, clients) if kind == "client" else self.max_packet_bytes
 
 
 def seconds(milliseconds: float) -> float:
