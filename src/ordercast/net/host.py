@@ -239,8 +239,9 @@ class ProcessHost:
 
     def _give_up(self, wire: WireConnection, packet: Packet, size: int) -> None:
         """What cannot be said ends the connection, which begins anew without it, and never this process."""
-        what = type(packet).__name__
-        wire.refuse(ConnectionEnd("long", f"{what} has {size} bytes; {self._most_bytes} are allowed (max_packet_bytes)"))
+        most = self._most_bytes
+        reason = f"{type(packet).__name__} has {size} bytes; {most} are allowed (max_packet_bytes)"
+        wire.refuse(ConnectionEnd("long", reason))
 
     def frame_of(self, packet: Packet) -> bytes:
         """The packet as it looks on the wire: made once a turn, and not at all for what was received in it."""
