@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -301,6 +302,91 @@ def test_a_broker_that_joins_another_cluster_hears_its_name_and_one_that_names_i
     finally:
         root.terminate()
         root.communicate(timeout=10)
+
+
+def test_brokers_that_joined_and_stopped_count_no_more(ordercast: Command, bank: tuple[Path, list[int]]) -> None:
+    """Three, four that join and are stopped in good order, and then one of the three is killed: still a root."""
+    file, ports = bank
+    assert ordercast("up", file)[0] == 0
+    joined = [_join(file.parent, f"j{i}", f"127.0.0.1:{ports[0]}") for i in range(4)]
+    try:
+        assert set(_root(ordercast, file)["directory"]) == {"b0", "b1", "b2", "j0", "j1", "j2", "j3"}
+    finally:
+        for process in joined:
+            process.terminate()
+        ends = [process.communicate(timeout=20)[1] for process in joined]
+    assert ends == [""] * 4
+    assert set(_root(ordercast, file)["directory"]) == {"b0", "b1", "b2"}
+    assert (file.parent / "j3" / "left").exists()
+
+    ordercast("kill", "b0", "--cluster", file)
+
+    assert _root(ordercast, file)["node"] in ("b1", "b2")
+    again = _join(file.parent, "j3", f"127.0.0.1:{ports[1]}")  # With the directory that says that it left.
+    again.terminate()
+    assert again.communicate(timeout=20)[1] == ""
+
+
+def test_a_broker_leaves_for_good_and_a_dead_one_is_struck_off(
+    ordercast: Command, bank: tuple[Path, list[int]]
+) -> None:
+    file, ports = bank
+    assert ordercast("up", file)[0] == 0
+    newcomer = _join(file.parent, "b9", f"127.0.0.1:{ports[1]}")
+    try:
+        _root(ordercast, file)
+        assert ordercast("leave", "b9", "--cluster", file)[:2] == (
+            0, "b9: left for good; a cluster file need not name it\n",
+        )  # fmt: skip
+        assert newcomer.wait(timeout=20) == 0
+    finally:
+        newcomer.terminate()
+        newcomer.communicate(timeout=20)
+    assert ordercast("remove", "b9", "--cluster", file)[2] == (
+        "ordercast: broker 'b9': no broker of the directory has that name\n"
+    )
+    assert "it is alive" in ordercast("remove", "b2", "--cluster", file)[2]
+
+    ordercast("kill", "b2", "--cluster", file)
+    deadline = time.monotonic() + 20
+    while (told := ordercast("remove", "b2", "--cluster", file))[0] and time.monotonic() < deadline:
+        assert told[0] == 2
+        time.sleep(0.5)
+    assert "what was only on its disk is given up" in told[1]
+    assert set(_root(ordercast, file)["directory"]) == {"b0", "b1"}
+
+    code, _, err = ordercast("leave", "b1", "--cluster", file)
+    assert (code, err) == (0, "")
+    assert "just stop it" in ordercast("leave", "b0", "--cluster", file)[2]
+
+
+def _join(directory: Path, name: str, parent: str) -> subprocess.Popen[str]:
+    """A broker that is in nobody's file, once it has joined."""
+    ready = directory / f"{name}.json"
+    ready.unlink(missing_ok=True)
+    process = as_process(
+        directory, "broker", "--id", name, "--listen", "127.0.0.1:0", "--parent", parent, "--cluster", "bank",
+        "--data", name, "--admin", "127.0.0.1:0", "--ready", ready.name,
+    )  # fmt: skip
+    _await_file(ready, process)
+    admin = msgspec.json.decode(ready.read_bytes())["admin"]
+    deadline = time.monotonic() + 20
+    while not (ask(admin, "/status") or {"overlay": {"member": False}})["overlay"]["member"]:
+        assert time.monotonic() < deadline, name
+        time.sleep(0.05)
+    return process
+
+
+def _root(ordercast: Command, file: Path) -> dict[str, Any]:
+    """What the root says of the tree, as soon as one decides."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        told = [broker["detail"] for broker in msgspec.json.decode(ordercast("status", "--cluster", file, "--json")[1])]
+        deciding = [detail["overlay"] for detail in told if detail is not None and detail["overlay"]["decides"]]
+        if deciding and deciding[0]["changing"] is None:
+            return deciding[0]
+        time.sleep(0.1)
+    raise AssertionError("no root")
 
 
 def test_a_configuration_of_another_cluster_is_named(ordercast: Command, bank: tuple[Path, list[int]]) -> None:

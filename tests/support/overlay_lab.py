@@ -66,6 +66,9 @@ class FakeTopics:
     def stepped_down(self) -> None:
         self.told.append("stepped_down")
 
+    def handed_up(self) -> bool:
+        return True
+
     def names(self) -> tuple[Topic, ...]:
         return self.topics
 

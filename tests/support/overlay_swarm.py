@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from ordercast.core.chance import salt
+from ordercast.core.ids import NodeId
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.sim.clock import ns
 from ordercast.sim.connections import Timing, drawn_pairs
@@ -150,7 +151,24 @@ def joining_run(seed: int) -> Lab:
         _plan(lab, at + random.uniform(1, 6000), "start", victim)
     lab.run(10_000)
     lab.settle_members(new, leavers)
+    _remove_some(lab, random, [node for node in [*old, *new] if node not in leavers], leavers)
     return lab
+
+
+def _remove_some(lab: Lab, random: Random, members: list[str], gone: list[str]) -> None:
+    """Some die for good, fewer than half, and are removed one after the other."""
+    dead = random.sample(members, random.randint(0, (len(members) - 1) // 2))
+    for victim in dead:
+        lab.world.crash(victim)
+    lab.settle()
+    for victim in dead:
+        end = lab.now_ms + 60_000
+        while any(victim in overlay.directory for overlay in lab.living().values()) and lab.now_ms < end:
+            for node, overlay in lab.living().items():
+                if overlay.is_root:
+                    lab.world.act(node, lambda overlay=overlay, victim=victim: overlay.remove(NodeId(victim)))
+            lab.run(random.uniform(1, 1000))
+    lab.settle_members([node for node in members if node not in lab.parents and node not in dead], [*gone, *dead])
 
 
 def _plan_leave(lab: Lab, after_ms: float, node: str) -> None:

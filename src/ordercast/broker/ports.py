@@ -65,6 +65,9 @@ class TopicsPort(Protocol):
     def stepped_down(self) -> None:
         """A root lost its lease and seeks: like `parent_lost` for a broker that had none."""
 
+    def handed_up(self) -> bool:
+        """BRK-J3: whether the parent has everything that is held here."""
+
     def names(self) -> tuple[Topic, ...]:
         """The topics that this broker takes part in, sorted, for parent requests."""
 

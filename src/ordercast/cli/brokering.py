@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal as signals
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,12 @@ _SHOWN = ("broker", "msg", "message", "topic", "state")
 Salvage = Annotated[
     bool, typer.Option("--salvage", help="If its log is damaged, start with what is readable; the file is kept.")
 ]
+AdminPorts = Annotated[
+    list[str] | None, typer.Option("--admin", help="HOST:PORT of a broker's admin port. Repeatable.")
+]
+AdminToken = Annotated[str, typer.Option("--token", envvar="ORDERCAST_ADMIN_TOKEN", help="Token of the admin ports.")]
+Wait = Annotated[float, typer.Option(help="Seconds to wait until it is struck off everywhere.")]
+_STEP_S = 0.1
 BrokerId = Annotated[str, typer.Argument(help="Id of the broker.", metavar="ID")]
 
 
@@ -132,7 +139,7 @@ def status(cluster: ClusterOption = None, json: Json = False) -> None:
     Exit 0 if all are in the tree, 1 otherwise. Example: ordercast status --cluster bank.toml
     """
     states = _print_status(_find(cluster), json=json)
-    if any(state.state != "running" for state in states):
+    if any(state.state not in ("running", "left") for state in states):
         raise typer.Exit(VIOLATED)
 
 
@@ -175,11 +182,79 @@ def down(cluster: ClusterOption = None, json: Json = False) -> None:
     _say({"stopped": stopped}, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running", json=json)
 
 
+def leave(
+    broker_id: BrokerId,
+    cluster: ClusterOption = None,
+    admin: AdminPorts = None,
+    token: AdminToken = "",
+    wait: Wait = 30.0,
+    json: Json = False,
+) -> None:
+    """A broker leaves its cluster for good, in good order: it hands over, is struck off, and its process ends.
+
+    Example: ordercast leave b9
+    """
+    _let_go("leave", broker_id, _admin_ports(cluster, admin or []), token, wait)
+    _say({"id": broker_id, "left": True}, f"{broker_id}: left for good; a cluster file need not name it", json=json)
+
+
+def remove(
+    broker_id: BrokerId,
+    cluster: ClusterOption = None,
+    admin: AdminPorts = None,
+    token: AdminToken = "",
+    wait: Wait = 30.0,
+    json: Json = False,
+) -> None:
+    """Strike a dead broker off its cluster, so that it counts in no majority. What only its disk had is given up.
+
+    Refused while the broker is alive, and unless more than half of the others stand behind it.
+    Example: ordercast remove b2
+    """
+    _let_go("remove", broker_id, _admin_ports(cluster, admin or []), token, wait)
+    line = f"{broker_id}: struck off; what was only on its disk is given up; a cluster file need not name it"
+    _say({"id": broker_id, "removed": True}, line, json=json)
+
+
+def _let_go(deed: str, broker_id: str, known: tuple[list[tuple[str, str]], str], token: str, wait: float) -> None:
+    """Give the order to the root, or to a broker that was named, and wait until the directory has shrunk."""
+    from ordercast.net.brokers.admin_client import order
+
+    ports = [address for _, address in known[0] if address]
+    key = token or known[1]
+    seen = _overlays(ports, key)
+    deciding = [address for address, overlay in seen.items() if overlay["decides"]]
+    if not deciding and (len(seen) == len(known[0]) or len(ports) > 1):
+        raise UsageError(f"broker {broker_id!r}: no root decides now: more than half of the brokers must run")
+    order(deciding[0] if deciding else ports[0], deed, broker_id, key)
+    deadline = time.monotonic() + wait
+    while not _is_gone(broker_id, _overlays(ports, key)):
+        if time.monotonic() > deadline:
+            typer.echo(f"{broker_id} is still in the directory after {wait:g} s; it goes on", err=True)
+            raise typer.Exit(VIOLATED)
+        time.sleep(_STEP_S)
+
+
+def _overlays(ports: list[str], token: str) -> dict[str, Any]:
+    from ordercast.net.brokers.admin_client import ask
+
+    answers = {address: ask(address, "/status?topics=0", token) for address in ports}
+    return {address: answer["overlay"] for address, answer in answers.items() if answer is not None}
+
+
+def _is_gone(broker_id: str, seen: dict[str, Any]) -> bool:
+    """Nobody who answers counts on it, and it does not answer itself; one change is complete when its root says so."""
+    return all(
+        overlay["node"] != broker_id and broker_id not in overlay["directory"] and overlay["changing"] != broker_id
+        for overlay in seen.values()
+    )
+
+
 def explain(
     message: Annotated[str, typer.Argument(help="Message id, such as ann/accounts.PT#7.", metavar="MSG")],
     cluster: ClusterOption = None,
-    admin: Annotated[list[str] | None, typer.Option(help="HOST:PORT of a broker's admin port. Repeatable.")] = None,
-    token: Annotated[str, typer.Option(envvar="ORDERCAST_ADMIN_TOKEN", help="Token of the admin ports.")] = "",
+    admin: AdminPorts = None,
+    token: AdminToken = "",
     json: Json = False,
 ) -> None:
     """Where a message is at every broker, and what it waits for there.

@@ -202,8 +202,12 @@ class Recalled(Packet, frozen=True, tag=62):
     forgetful: bool
 
 
+class AskToLeave(Packet, frozen=True, tag=63):
+    """BRK-J4, from any broker, because its operator said so: leave for good (BRK-J3)."""
+
+
 OVERLAY_PACKETS: tuple[type[Packet], ...] = (
     ParentRequest, ParentResponse, RootCheck, RootCheckReply, Bye, RootElection, RootElectionReply, RootAnnounce,
     NewTerm, LeaseAck, TreeView, BrokerDown, BrokerUp, About, Handover, JoinRequest, LeaveRequest, DirectoryWave,
-    DirectoryAck, Welcome, Farewell, Recall, Recalled,
+    DirectoryAck, Welcome, Farewell, Recall, Recalled, AskToLeave,
 )  # fmt: skip

@@ -191,3 +191,79 @@ def test_a_leaver_that_nobody_can_dismiss_any_more_lets_its_children_elect() -> 
     assert lab.overlay("b2").is_root
     assert lab.overlay("b3").parent_name == "b2"
     assert lab.overlay("b1").left
+
+
+@pytest.mark.parametrize("partitions", ["excluded", "primary"])
+def test_a_dead_broker_is_removed_and_counts_no_more(partitions: str) -> None:
+    """BRK-J5: of five two die and are removed; then another one dies, and the two that are left decide."""
+    five = {f"b{i}": None if i == 0 else "b0" for i in range(5)}
+    lab = Lab(five, BrokerSettings(partitions=partitions), latency=same_everywhere(5.0), durable=True)  # type: ignore[arg-type]
+    for victim in ("b3", "b4"):
+        lab.world.crash(victim)
+        lab.run(6000)
+        assert removal(lab, "b0", victim) == ""
+        lab.run(1000)
+    lab.settle_members([], ["b3", "b4"])
+
+    lab.world.crash("b0")
+    lab.settle()
+    lab.run(5000)
+
+    assert lab.overlay(lab.root()).decides
+
+
+def test_only_a_root_with_a_majority_removes_and_never_one_that_lives() -> None:
+    """BRK-J5."""
+    lab = three("primary")
+    assert "only the root strikes off; it is b0" in removal(lab, "b1", "b2")
+    assert "it is alive" in removal(lab, "b0", "b2")
+    assert "it is alive" in removal(lab, "b0", "b0")
+    assert removal(lab, "b0", "b7") == "no broker of the directory has that name"
+
+    lab.world.crash("b1")
+    lab.world.crash("b2")
+    lab.run(1)
+
+    assert lab.overlay("b0").decides
+    assert "it is alive" in removal(lab, "b0", "b2")  # Its answers are not old enough to count it out.
+    lab.run(10_000)
+    assert removal(lab, "b0", "b2") != ""
+    assert set(lab.overlay("b0").directory) == {"b0", "b1", "b2"}
+
+
+def test_one_that_was_removed_alive_joins_again() -> None:
+    """BRK-J5: cut off for long, it is taken for dead; when it is back it is a member like any other."""
+    lab = three("primary")
+    lab.world.crash("b2")
+    lab.run(5000)
+    assert removal(lab, "b0", "b2") == ""
+    lab.run(2000)
+    assert "b2" not in lab.overlay("b1").directory
+
+    lab.world.start("b2")
+    lab.run(5000)
+    lab.settle_members([], [])
+
+
+def test_any_broker_passes_the_word_on_that_one_is_to_leave() -> None:
+    """BRK-J4."""
+    lab = three("primary")
+    said = []
+
+    lab.world.act("b2", lambda: said.append(lab.overlay("b2").ask_to_leave(NodeId("b1"))))
+    lab.settle_members([], ["b1"])
+
+    assert said == [""]
+
+
+def test_the_last_broker_is_not_told_to_leave() -> None:
+    lab = Lab({"b0": None}, BrokerSettings())
+    said = []
+    lab.world.act("b0", lambda: said.append(lab.overlay("b0").ask_to_leave(NodeId("b0"))))
+    assert "just stop it" in said[0]
+
+
+def removal(lab: Lab, root: str, victim: str) -> str:
+    said: list[str] = []
+    lab.world.act(root, lambda: said.append(lab.overlay(root).remove(NodeId(victim))))
+    return said[0]

@@ -146,6 +146,10 @@ class Topics(TopicsState):
             for topic in sorted(self.nodes):
                 self.vote_again(self.nodes[topic])
 
+    def handed_up(self) -> bool:
+        kept = self.orphans.closing or self.orphans.waiting
+        return not kept and all(node.up_live for node in self.nodes.values())
+
     def names(self) -> tuple[Topic, ...]:
         return tuple(sorted(self.nodes))
 

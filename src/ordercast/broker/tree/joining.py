@@ -192,8 +192,13 @@ class BrokerJoining(TreePart):
         for child in self.state.children:
             self.wires.send(child, Handover(self.state.parent_name or NOBODY))
 
+    def farewell(self) -> None:
+        """Nobody counts on it any more. What its topics hold goes first: it asks again until that is done."""
+        if self.state.parent is not None and self.topics.handed_up():
+            self.dismissed()
+
     def dismissed(self) -> None:
-        """Nobody counts on it any more: hand the children over and stop."""
+        """Hand the children over and stop."""
         if not self.state.leaving or self.state.left:
             return
         self.hand_over_children()
@@ -204,6 +209,28 @@ class BrokerJoining(TreePart):
         self.events.stopped()
 
     # the root
+
+    def refuses_to_remove(self, node: NodeId, answering: set[NodeId]) -> str:
+        """BRK-J5: why a broker is not struck off without its word; empty: nothing is against it."""
+        if not self.state.is_root:
+            return f"only the root strikes off; it is {self.state.term[1] or 'nobody'} as far as is known here"
+        if not self.state.decides:
+            return "the root does not decide now: more than half of the brokers must run"
+        if node not in self.state.directory:
+            return "no broker of the directory has that name"
+        if node in answering or self.neighbours.has(node):
+            if node != self.state.node:
+                self.neighbours.to(node)  # Nobody may have noticed its end.
+            return "it is alive, or was a moment ago; ordercast leave lets it go in good order"
+        after = self.state.directory.keys() - {node}
+        if self.state.primary and 2 * len(answering & after) <= len(after):
+            return f"only {len(answering & after)} of the other {len(after)} brokers answer: no majority to record it"
+        return ""
+
+    @property
+    def changing(self) -> NodeId | None:
+        """The broker whose coming or going is being recorded."""
+        return self._under_way.node if self._under_way is not None else None
 
     def asked(self, node: NodeId, address: str) -> None:
         """A join, or without an address a leave."""

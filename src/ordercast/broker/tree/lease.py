@@ -138,6 +138,12 @@ class Lease(TreePart):
         if now < self.until_ns:
             self._patience_ns = 0  # Its majority is there: from now on the lease alone counts.
 
+    def answering(self) -> set[NodeId]:
+        """At the root: who has answered one of the last beats; without partitions, whoever was not found dead."""
+        if not self.active:
+            return {node for node in self.state.directory if not self.state.believed_dead(node)}
+        return {node for node, beat in self._answered.items() if beat > self.beat - 1 - _BEATS}
+
     def refresh(self) -> None:
         """Look at the clock before anything else: a process that was stopped may wake up with its lease run out."""
         if not self.active or not self.state.is_root:

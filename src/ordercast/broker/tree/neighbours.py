@@ -34,6 +34,10 @@ class Neighbours(TreePart):
         found += [line for line, expected in self.dialing.items() if expected == node]
         return found[0] if found else None
 
+    def has(self, node: NodeId) -> bool:
+        """Whether the broker is at the other end of an open connection."""
+        return any(peer.kind == "broker" and peer.name == node for peer in self.peers.values())
+
     def to(self, node: NodeId) -> Connection:
         line = self.line_to(node)
         return self.dial(self.state.directory[node], node) if line is None else self._used(line)

@@ -187,7 +187,7 @@ class Seeker(TreePart):
             self._break_degree = True
             self._queue = again
             self._next()
-        elif self.state.leaving and self._nobody_is_there():
+        elif self.state.leaving and not self.state.primary and self._nobody_is_there():
             self.joining.dismissed()
         elif self._insists or not self.state.may_claim:
             if self.state.leaving:

@@ -28,6 +28,7 @@ from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, Entries, Pin
 from ordercast.pubsub.overlay_packets import (
     OVERLAY_PACKETS,
     About,
+    AskToLeave,
     BrokerDown,
     BrokerUp,
     Bye,
@@ -134,7 +135,8 @@ class Tree(TreeState):
             DirectoryWave: lambda line, _, packet: self.joining.wave(line, packet),
             DirectoryAck: lambda line, _, packet: self.joining.recorded(line, packet),
             Welcome: lambda _, __, packet: self.joining.welcomed(packet),
-            Farewell: lambda _, __, ___: self.joining.dismissed(),
+            Farewell: lambda _, __, ___: self.joining.farewell(),
+            AskToLeave: lambda _, __, ___: self.leave(),
             Recall: lambda line, _, __: self.recovery.asked(line),
             Recalled: lambda _, node, packet: self.recovery.answered(node, packet),
             Pong: lambda _, node, packet: self.round_trips.pong(node, packet),
@@ -217,6 +219,25 @@ class Tree(TreeState):
     def leave(self) -> None:
         """BRK-J3: leave the tree; `left` becomes true when nobody counts on this broker any more."""
         self.joining.leave()
+
+    def ask_to_leave(self, node: NodeId) -> str:
+        """BRK-J4: let this broker or another one leave; why that cannot be, or nothing."""
+        if node not in self.directory:
+            return "no broker of the directory has that name"
+        if len(self.directory) == 1:
+            return "the last broker of a tree has nobody to leave it to; just stop it"
+        if node == self.node:
+            self.leave()
+        else:
+            self.neighbours.say(node, AskToLeave())
+        return ""
+
+    def remove(self, node: NodeId) -> str:
+        """BRK-J5, at the root: strike off a broker that is dead for good; why that cannot be, or nothing."""
+        refusal = self.joining.refuses_to_remove(node, self.lease.answering())
+        if not refusal:
+            self.joining.asked(node, "")
+        return refusal
 
     def stopped(self) -> None:
         for name in self._timers:
@@ -323,6 +344,7 @@ class Tree(TreeState):
             "residual": self.residual, "directory": dict(sorted(self.directory.items())),
             "known_dead": sorted(filter(self.believed_dead, self.others()), key=natural),
             "lease_ms": self._lease_left_ms(), "member": self.member, "leaving": self.leaving, "left": self.left,
+            "changing": self.joining.changing,
         }  # fmt: skip
 
     def _lease_left_ms(self) -> float | None:

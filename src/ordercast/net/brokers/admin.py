@@ -4,10 +4,12 @@ GET /healthz           200 if the broker is in a tree and can do its work, 503 a
 GET /metrics           Prometheus text
 GET /status?topics=N   JSON: the tree as this broker sees it, what all topics hold, and the N busiest topics (1000)
 GET /explain?msg=ID    JSON: where the publication is here, and what it waits for
+POST /leave?id=ID      the broker leaves the cluster for good, in good order (202: it was told)
+POST /remove?id=ID     at the root: a broker that is dead is struck off (202: it will be)
 
 With a token every request must carry it (`Authorization: Bearer TOKEN`). Without one the port is for this machine only:
 it listens on loopback and refuses requests that were addressed to another host, as those of a web page are that had its
-own name resolved to this machine.
+own name resolved to this machine. A web page may not POST at all.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from ordercast.core.errors import UsageError
+from ordercast.core.ids import NodeId
 from ordercast.net.brokers.ledger import BrokerLedger
 from ordercast.net.host import ProcessHost
 from ordercast.net.turn_ports import address_of, listening
@@ -33,8 +36,8 @@ _TOPICS_IN_STATUS = 1000
 _TOPICS_IN_METRICS = 100
 """Every label is a time series for whoever collects them: the busiest topics have one, all others are in the sums."""
 _REASONS = {
-    200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-    503: "Service Unavailable",
+    200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 409: "Conflict", 503: "Service Unavailable",
 }  # fmt: skip
 _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -46,6 +49,10 @@ class _Tree(Protocol):
     decides: bool
 
     def status(self) -> dict[str, Any]: ...
+
+    def ask_to_leave(self, node: NodeId) -> str: ...
+
+    def remove(self, node: NodeId) -> str: ...
 
 
 class _Topics(Protocol):
@@ -122,6 +129,19 @@ class Admin:
                 return 400, _TEXT, b"msg: which message? /explain?msg=ID\n"
             return _json({"broker": self._host.me.name, "msg": wanted[0], **self._broker.topics.explain(wanted[0])})
         return 404, _TEXT, b"known: /healthz /metrics /status /explain?msg=ID\n"
+
+    def order(self, target: str) -> Answer:
+        """What a POST to `target` does."""
+        parts = urlsplit(target)
+        tree = self._broker.tree
+        act = {"/leave": tree.ask_to_leave, "/remove": tree.remove}.get(parts.path)
+        wanted = parse_qs(parts.query).get("id")
+        if act is None:
+            return 404, _TEXT, b"known: /leave?id=ID /remove?id=ID\n"
+        if not wanted:
+            return 400, _TEXT, f"id: which broker? {parts.path}?id=ID\n".encode()
+        refusal = self._host.turn(act, NodeId(wanted[0]))
+        return (409, _TEXT, f"{refusal}\n".encode()) if refusal else (202, _TEXT, b"accepted\n")
 
     def problem(self) -> str | None:
         """Why this broker cannot do its work now."""
@@ -205,13 +225,16 @@ class Admin:
         line, *headers = request.decode("ascii", "replace").splitlines()
         method, _, rest = line.partition(" ")
         target = rest.rpartition(" ")[0]
-        refused = self._refusal(_fields(headers))
+        fields = _fields(headers)
+        refused = self._refusal(fields)
         if refused is not None:
             return refused
-        if method != "GET":
-            return 405, _TEXT, b"only GET\n"
+        if method not in ("GET", "POST"):
+            return 405, _TEXT, b"only GET and POST\n"
+        if method == "POST" and "origin" in fields:
+            return 403, _TEXT, b"no web page gives orders here\n"
         try:
-            return self.answer(target)
+            return self.answer(target) if method == "GET" else self.order(target)
         except (UsageError, ValueError) as error:
             return 400, _TEXT, f"{error}\n".encode()
 

@@ -22,6 +22,7 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.net.brokers.admin_client import ask
 from ordercast.net.brokers.cluster_file import LOOPBACK, BrokerEntry, ClusterFile, load_cluster
+from ordercast.net.brokers.incarnation import DataDirectory
 from ordercast.trace.schema import JOURNALS
 
 RUN_DIRECTORY = ".ordercast"
@@ -45,7 +46,7 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     state: str
-    """`running`, `stalled` (it does not answer), `seeking`, `waiting` (a root, for its lease), or `down`."""
+    """`running`, `stalled` (it does not answer), `seeking`, `waiting` (a root, for its lease), `down`, or `left`."""
     pid: int | None = None
     address: str = ""
     admin: str = ""
@@ -101,7 +102,9 @@ class Cluster:
         """
         self.run_directory.mkdir(parents=True, exist_ok=True)
         (self.run_directory / "cluster.json").write_bytes(msgspec.json.encode({"file": str(self.file)}))
-        missing = {entry.id: entry for entry in self.config.broker if self.process(entry.id) is None}
+        missing = {
+            entry.id: entry for entry in self.config.broker if self.process(entry.id) is None and not self._left(entry)
+        }  # fmt: skip
         started: list[str] = []
         while len(started) < len(missing):
             level = [
@@ -119,7 +122,7 @@ class Cluster:
         """Whether within that time every running broker is in the tree."""
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
-            if all(state.state in ("running", "down") for state in self.status()):
+            if all(state.state in ("running", "down", "left") for state in self.status()):
                 return True
             time.sleep(5 * _STEP_S)
         return False
@@ -186,6 +189,10 @@ class Cluster:
         return None
 
     # Inside
+
+    def _left(self, entry: BrokerEntry) -> bool:
+        """Whether it has left for good, though the file still names it."""
+        return bool(self.config.data) and DataDirectory.left(Path(self.config.data) / entry.id)
 
     def _ready_file(self, broker: str) -> Path:
         return self.run_directory / f"{broker}.json"
@@ -255,7 +262,7 @@ class Cluster:
     def _state(self, entry: BrokerEntry) -> BrokerState:
         process = self.process(entry.id)
         if process is None:
-            return BrokerState(id=entry.id, state="down", address=entry.address)
+            return BrokerState(id=entry.id, state="left" if self._left(entry) else "down", address=entry.address)
         told = ask(process.admin, "/status", self.config.admin_token)
         if told is None:
             state, problem = "stalled", "does not answer"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ _EPOCH_MS = 1_767_225_600_000
 """2026-01-01: lives are milliseconds since then, so that their digits are few."""
 _ASKING_S = 1.0
 _READ_BYTES = 1024
+_LEFT = "left"
 _LIFE = re.compile(r"[0-9]{1,18}\n?")
 
 
@@ -67,6 +69,21 @@ class DataDirectory:
             sync_directory(self.path)
         except OSError as error:
             raise UsageError(f"data: {unnamed}: {error.strerror}") from None
+
+    @staticmethod
+    def left(path: Path) -> bool:
+        """Whether the broker whose directory this is has left its cluster for good."""
+        return (path / _LEFT).exists()
+
+    def leave(self) -> None:
+        """Put on record that all that is here was handed over, and that nobody counts on it any more."""
+        (self.path / _LEFT).touch()
+        sync_directory(self.path)
+
+    def begin_anew(self) -> None:
+        """What was handed over is of no use to a newcomer, and out of date."""
+        shutil.rmtree(self.path / "ledger", ignore_errors=True)
+        (self.path / _LEFT).unlink()
 
     def release(self) -> None:
         if self._lock >= 0:

@@ -39,6 +39,9 @@ LOG = logging.getLogger("ordercast.broker")
 FAILED = 70
 """Exit code of a process that found a bug in itself, or whose disk failed it."""
 INTERRUPTED = 130
+_LEAVING_S = 5.0
+"""A broker that stops waits so long to be struck off; if the others are gone too, it stops all the same."""
+_LOOK_S = 0.1
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,11 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     admin: str = ""
     salvage: bool = False
     """Where the log in `data` is damaged: start with what is readable of it, instead of refusing to start."""
+
+    @property
+    def joins(self) -> bool:
+        """It is in nobody's file: it comes by its parent, and leaves when it stops in good order."""
+        return bool(self.parent) and self.cluster.find(self.id) is None
 
 
 class BrokerProcess:
@@ -84,6 +92,7 @@ class BrokerProcess:
 
     async def _start(self, launch: Launch) -> None:
         cluster = launch.cluster
+        self._check_left(launch)
         door = self._door or listening(launch.listen)
         try:
             cluster.credentials().check_listen(str(door.getsockname()[0]))
@@ -114,8 +123,39 @@ class BrokerProcess:
             self._plan_sync()
         LOG.info("started", extra={"facts": {"node": launch.id, "address": place.address, "life": place.life}})
 
+    def _check_left(self, launch: Launch) -> None:
+        if self._data is None or not self._data.left(self._data.path):
+            return
+        if not launch.joins:
+            raise UsageError(
+                f"data: {self._data.path}: broker {launch.id!r} has left its cluster for good; take it out of the"
+                " file, or delete the directory and let it join with --parent"
+            )
+        self._data.begin_anew()
+
+    async def leave(self) -> bool:
+        """BRK-J3: leave the cluster for good; whether the others have let it go in time."""
+        if not self.broker.tree.leaving:
+            self.host.turn(self.broker.tree.leave)
+        try:
+            async with asyncio.timeout(_LEAVING_S):
+                await self.left()
+        except TimeoutError:
+            return False
+        return True
+
+    async def left(self) -> None:
+        """Returns when nobody counts on this broker any more, and its directory says so."""
+        while not self.broker.tree.left:
+            await asyncio.sleep(_LOOK_S)
+        if self._data is not None:
+            self._data.leave()
+
     async def stop(self, reason: str = "the broker stops") -> None:
-        """Say goodbye to everybody, and leave everything written down."""
+        """Say goodbye to everybody, and leave everything written down. Who came by a parent is struck off first."""
+        tree = self.broker.tree
+        if self.launch.joins and tree.member and len(tree.directory) > 1 and not await self.leave():
+            LOG.warning("stays in the directory", extra={"facts": {"node": self.launch.id, "why": "nobody answers"}})
         if self.admin is not None:
             await self.admin.stop()
         await self.host.stop(reason)
@@ -161,7 +201,7 @@ class BrokerProcess:
     async def _find_place(self, address: str) -> BrokerPlace:
         launch = self.launch
         me = NodeId(launch.id)
-        directory = {**launch.cluster.directory, me: address}
+        directory = {me: address} if launch.joins else {**launch.cluster.directory, me: address}
         parent, seeds = self._parent(directory)
         for seed in seeds:
             await check_welcome(Peer(BROKER, me), seed, launch.cluster.credentials())
@@ -234,11 +274,12 @@ async def serve(launch: Launch, ready: Path | None = None) -> int:
         loop.add_signal_handler(number, ask)
     stopping = loop.create_task(asked.wait())
     failing = loop.create_task(process.host.ended_event.wait())
-    await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
-    if asked.is_set():
-        await process.stop("the broker is being stopped")
-    stopping.cancel()
-    failing.cancel()
+    leaving = loop.create_task(process.left())
+    await asyncio.wait((stopping, failing, leaving), return_when=asyncio.FIRST_COMPLETED)
+    if asked.is_set() or leaving.done():
+        await process.stop("the broker is being stopped" if asked.is_set() else "the broker has left")
+    for task in (stopping, failing, leaving):
+        task.cancel()
     failure = process.host.failure
     if failure is None:
         return 0
