@@ -20,10 +20,10 @@ import uvloop
 
 from ordercast.core.ids import NodeId
 from ordercast.net.nodes.node import NodeHost, NodePlace
-from ordercast.net.nodes.replay import Told
+from ordercast.net.nodes.replay import ToldEvents
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
-from ordercast.net.supervise.process import Layout
+from ordercast.net.supervise.process import ProcessLayout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Line, OpenLoad, Scenario
 from ordercast.trace.journal import Journal
@@ -49,7 +49,7 @@ MODES = [
 
 
 def build(
-    layout: Layout, protocol: str, node: NodeId, mode: Mode, directory: Path, *, life: int = 0, heard: int = 0
+    layout: ProcessLayout, protocol: str, node: NodeId, mode: Mode, directory: Path, *, life: int = 0, heard: int = 0
 ) -> NodeHost:
     """A node whose application has heard of so many deliveries."""
     info = lookup(protocol)
@@ -60,7 +60,7 @@ def build(
         log = StateLog(directory / node, whose, fsync=settings.state_fsync, least_bytes=settings.snapshot_bytes)
     journal = Journal(directory / f"{node}.{life}.jsonl", packets=False)
     net = NodePlace("bench", b"token", life)
-    told = Told(deliveries=heard)
+    told = ToldEvents(deliveries=heard)
     return NodeHost(place, info, layout.options, net, settings=settings, journal=journal, log=log, told=told)
 
 
@@ -69,7 +69,7 @@ async def run(protocol: str, mode: Mode, messages: int, directory: Path) -> tupl
     scenario = Scenario(
         name="bench", overlay=Line(nodes=NODES), protocol=protocol, duration_ms=1, workload=[OpenLoad(rate_per_s=1)]
     )
-    layout = Layout(scenario, lookup(protocol), 0)
+    layout = ProcessLayout(scenario, lookup(protocol), 0)
     hosts = [build(layout, protocol, node, mode, directory) for node in layout.graph.nodes]
     addresses = {host.node: await host.listen() for host in hosts}
     for i, host in enumerate(hosts):
@@ -97,7 +97,7 @@ def repeat(protocol: str, mode: Mode, directory: Path, heard: int) -> tuple[floa
     scenario = Scenario(
         name="bench", overlay=Line(nodes=NODES), protocol=protocol, duration_ms=1, workload=[OpenLoad(rate_per_s=1)]
     )
-    layout = Layout(scenario, lookup(protocol), 0)
+    layout = ProcessLayout(scenario, lookup(protocol), 0)
     node = layout.graph.nodes[1]
     size = sum(path.stat().st_size for path in (directory / node).glob("*.log"))
 

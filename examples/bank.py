@@ -12,7 +12,7 @@ from ordercast.services.bank import TOPIC, BankService
 from ordercast.services.client_bus import ClientBus
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.node import ReplicaNode
-from ordercast.services.operations import Refused
+from ordercast.services.operations import OperationRefused
 from ordercast.services.stores import open_store
 from ordercast.testing import EmbeddedCluster, cluster
 
@@ -39,7 +39,7 @@ async def main() -> None:
         print("withdrawn at the other replica:", await other.withdraw("rui", 10_00))
         try:
             await bank.withdraw("ana", 500_00)
-        except Refused as refused:
+        except OperationRefused as refused:
             print("refused:", refused.reason)
 
         async with lisbon.frontend().transaction() as tx:

@@ -18,7 +18,7 @@ from ordercast.cli.app import main
 from ordercast.experiments.demo import run as running
 from ordercast.experiments.demo.run import Ended, bank_problems, tree_in_words
 from ordercast.experiments.demo.setting import ACTS, limits, play
-from ordercast.services.bank_checks import History, Step
+from ordercast.services.bank_checks import BankStep, History
 from ordercast.verify.verdict import FAIL, PASS, UNKNOWN, CheckResult, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -172,8 +172,8 @@ def test_the_exit_code_is_0_only_if_everything_held(
 
 
 def test_replicas_that_disagree_are_a_problem(tmp_path: Path) -> None:
-    done = Step("c1#1", "withdraw", ("a", 5), None, 0)
-    refused = Step("c1#1", "withdraw", ("a", 5), "insufficient funds", None)
+    done = BankStep("c1#1", "withdraw", ("a", 5), None, 0)
+    refused = BankStep("c1#1", "withdraw", ("a", 5), "insufficient funds", None)
     histories = {"c1": History("c1", [done], {"a": 0}, {"a": 5}), "c2": History("c2", [refused], {"a": 5}, {"a": 5})}
     for name, history in histories.items():
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(history))

@@ -10,7 +10,7 @@ import pytest
 
 from ordercast.cli import main
 from ordercast.experiments import Claim, Study
-from ordercast.experiments.kit.parts import Part, Parts
+from ordercast.experiments.kit.parts import StudyPart, StudyParts
 from ordercast.experiments.kit.study import Row
 
 
@@ -48,8 +48,8 @@ def test_a_broken_promise_exits_1_and_an_undecided_one_4(
 ) -> None:
     tiny = study(verdicts)
     for configuration in tiny.configurations("quick"):
-        part = Part(id=configuration.id, parameters=configuration.parameters, result={"value": 1}, seconds=0.0)
-        Parts(tmp_path).keep(part)
+        part = StudyPart(id=configuration.id, parameters=configuration.parameters, result={"value": 1}, seconds=0.0)
+        StudyParts(tmp_path).keep(part)
     monkeypatch.setattr("ordercast.experiments.lookup", lambda _name: tiny)
     monkeypatch.setattr(sys, "argv", ["ordercast", "experiment", "run", "tiny", "--out", str(tmp_path)])
     with pytest.raises(SystemExit) as stop:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.net.supervise.plan import Plan
+from ordercast.net.supervise.plan import RunPlan
 from ordercast.protocols import lookup
 from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
@@ -22,7 +22,7 @@ def _simulated(scenario: Scenario) -> None:
 
 
 def _planned(scenario: Scenario) -> None:
-    Plan(scenario, lookup(scenario.protocol), scenario.protocol, 0)
+    RunPlan(scenario, lookup(scenario.protocol), scenario.protocol, 0)
 
 
 def _steps(*steps: dict[str, Any]) -> dict[str, Any]:

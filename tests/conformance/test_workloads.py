@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ordercast.net.supervise.cluster import Outcome, run_together
+from ordercast.net.supervise.cluster import ClusterOutcome, run_together
 from ordercast.scenario.model import (
     BurstLoad,
     Clique,
@@ -29,7 +29,7 @@ from ordercast.verify.judge import judge_path
 from tests.support.loop import run_async
 
 
-def run(tmp_path: Path, *loads: Workload, protocol: str = "vector", **more: Any) -> Outcome:
+def run(tmp_path: Path, *loads: Workload, protocol: str = "vector", **more: Any) -> ClusterOutcome:
     value = Scenario(
         name="loads",
         overlay=more.pop("overlay", Clique(nodes=3)),
@@ -45,7 +45,7 @@ def run(tmp_path: Path, *loads: Workload, protocol: str = "vector", **more: Any)
     return outcome
 
 
-def rows(outcome: Outcome, *kinds: str) -> list[dict[str, Any]]:
+def rows(outcome: ClusterOutcome, *kinds: str) -> list[dict[str, Any]]:
     table = pa.concat_tables(pq.read_table(file) for file in event_files(outcome.path))
     return [row for row in table.to_pylist() if row["kind"] in kinds]
 

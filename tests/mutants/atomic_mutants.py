@@ -12,12 +12,12 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.daisy_chain.clocks import Clock, first_edge, merged, with_changes, zeros
 from ordercast.protocols.daisy_chain.cover import Cover, CoverChain
 from ordercast.protocols.daisy_chain.machine import ChainOptions
-from ordercast.protocols.daisy_chain.packets import Carried, Channels
+from ordercast.protocols.daisy_chain.packets import Carried, ClockChannels
 from ordercast.protocols.daisy_chain.rules import NOWHERE, Lite, Rule, Strict
 from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN, LiteChain, StrictChain
 from ordercast.protocols.multicast.delporte_fauconnier import DELPORTE_FAUCONNIER, DelporteFauconnier
 from ordercast.protocols.multicast.multicast import Ranks
-from ordercast.protocols.multicast.skeen import SKEEN, Record, Skeen, Timestamp
+from ordercast.protocols.multicast.skeen import SKEEN, Skeen, SkeenRecord, Timestamp
 
 
 def mutant(original: ProtocolInfo, name: str, build: Any) -> ProtocolInfo:
@@ -37,7 +37,7 @@ class ClockDoesNotCatchUp(Skeen):
 class DeliversOverLowerProposals(Skeen):
     """Whatever has its final timestamp is delivered, although something pending may come before it."""
 
-    def _settle(self, key: Any, record: Record, out: Outbox) -> None:
+    def _settle(self, key: Any, record: SkeenRecord, out: Outbox) -> None:
         if len(record.proposals) == len(record.ranks) and record.own is not None:
             self.line.remove((record.own, key))
             self.line.insert(0, (record.proposals[-1], key))
@@ -172,7 +172,7 @@ class MergesReducedClocks(CoverChain):
         self.channels = _Maximum(self.channels.me, self.channels.size, reduced=True, keeps_all_heads=False)
 
 
-class _Maximum(Channels):
+class _Maximum(ClockChannels):
     def decode(self, counters: tuple[int, ...], by: int, *, whole: bool) -> Clock | None:
         reference = self.received.get(by) or zeros(self.size)
         changed = with_changes(reference, counters)

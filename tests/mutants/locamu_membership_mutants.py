@@ -10,10 +10,10 @@ from ordercast.overlay.extended import Audience, Routes
 from ordercast.protocols.locamu.membership.groups import Groups
 from ordercast.protocols.locamu.membership.notices import Members, is_internal, tag_of
 from ordercast.protocols.locamu.membership.tables import Tables
-from ordercast.protocols.locamu.membership.views import Views
+from ordercast.protocols.locamu.membership.views import ViewsOfTree
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.node import Locamu
-from ordercast.protocols.locamu.ordering import Ordering
+from ordercast.protocols.locamu.ordering import CausalOrdering
 from ordercast.protocols.locamu.store import Copy
 from tests.support.locamu_lab import with_parts
 
@@ -23,7 +23,7 @@ class NewestAudience(Neighbourhood):
         return super().audience(topic, epoch if is_internal(topic) else self.tables.tag(topic))
 
 
-class ChecksNoTable(Ordering):
+class ChecksNoTable(CausalOrdering):
     def _check_table(self, copy: Copy) -> None:
         pass
 
@@ -37,7 +37,7 @@ class DropsAtOnce(Groups):
         self.tables.stable[change.topic] = before
 
 
-class InheritsNothing(Views):
+class InheritsNothing(ViewsOfTree):
     def inherit(self, past: Iterable[tuple[int, int, int]]) -> None:
         pass
 

@@ -10,7 +10,7 @@ import msgspec
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.locamu.node import Locamu
-from ordercast.protocols.locamu.ordering import Ordering
+from ordercast.protocols.locamu.ordering import CausalOrdering
 from ordercast.protocols.locamu.rules import CORRECTED, Rules
 from ordercast.protocols.locamu.store import Copy
 from ordercast.protocols.locamu.variants import LOCAMU
@@ -32,7 +32,7 @@ class JumpsUnsafely(Locamu):
     rules = _but(checks_safety=False)
 
 
-class RaisesByLateVectors(Ordering):
+class RaisesByLateVectors(CausalOrdering):
     def _add_names(self, names: list[Name], vectors: Sequence[Vector], copy: Copy | None, out: Outbox) -> None:
         self._note(self.streams.raise_to_vectors(vectors))
         super()._add_names(names, vectors, copy, out)

@@ -13,8 +13,8 @@ from ordercast.core.ids import NodeId
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.supervise.cluster import _Cluster, _direct
-from ordercast.net.supervise.plan import Plan
-from ordercast.net.supervise.process import Addresses, Assignment, Layout, Party, WorkerAnswer, WorkerOrder
+from ordercast.net.supervise.plan import RunPlan
+from ordercast.net.supervise.process import Addresses, Assignment, Party, ProcessLayout, WorkerAnswer, WorkerOrder
 from ordercast.net.supervise.workers import Worker
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Edges, Line, OpenLoad, Scenario
@@ -60,7 +60,7 @@ async def _never(_assignment: Assignment, _log: Path) -> tuple[Worker, Addresses
 
 def test_a_node_that_is_back_does_not_wait_for_one_that_stands_still(tmp_path: Path) -> None:
     async def main() -> None:
-        cluster = _Cluster(Plan(SCENARIO, lookup("fifo"), "fifo", 0), tmp_path, _never, _direct)
+        cluster = _Cluster(RunPlan(SCENARIO, lookup("fifo"), "fifo", 0), tmp_path, _never, _direct)
         back, paused, other = workers = [Told(node) for node in (A, B, C)]
         for worker in workers:
             cluster._workers[worker.nodes[0]] = worker
@@ -83,12 +83,12 @@ def test_a_node_whose_name_no_file_can_have_is_refused_before_anything_starts(na
     overlay = Edges(edges=[("a", "b"), ("b", name)])
     scenario = Scenario(name="odd", overlay=overlay, protocol="fifo", workload=[OpenLoad(rate_per_s=1)])
     with pytest.raises(UsageError, match=r"overlay: a process cannot be called"):
-        Plan(scenario, lookup("fifo"), "fifo", 0)
+        RunPlan(scenario, lookup("fifo"), "fifo", 0)
 
 
 def test_a_process_logs_how_much_of_a_state_was_torn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     info = lookup("fifo")
-    layout = Layout(SCENARIO, info, 0)
+    layout = ProcessLayout(SCENARIO, info, 0)
     log = StateLog(tmp_path / A, belongs_to(layout.place(A, 0), info, layout.options))
     log.begin_life()
     log.close()

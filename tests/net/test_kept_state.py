@@ -17,10 +17,10 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Message
 from ordercast.net.log.files import Disk
 from ordercast.net.nodes.node import NodeHost, NodePlace
-from ordercast.net.nodes.replay import Told, told_by
+from ordercast.net.nodes.replay import ToldEvents, told_by
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
-from ordercast.net.supervise.process import Layout
+from ordercast.net.supervise.process import ProcessLayout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Line, OpenLoad, Scenario
 from ordercast.trace.journal import Journal, read_journal
@@ -40,7 +40,7 @@ class Nodes:
             name="line", overlay=Line(nodes=count), protocol=protocol, duration_ms=1, workload=[OpenLoad(rate_per_s=1)]
         )
         self.info = lookup(protocol)
-        self.layout = Layout(scenario, self.info, 0)
+        self.layout = ProcessLayout(scenario, self.info, 0)
         self.settings = settings
         self.directory = directory
 
@@ -51,7 +51,7 @@ class Nodes:
         return sorted((self.directory / "journals").glob(f"{node}.*"))
 
     def host(
-        self, node: NodeId, life: int = 0, *, state: Path | None = None, told: Told | None = None,
+        self, node: NodeId, life: int = 0, *, state: Path | None = None, told: ToldEvents | None = None,
         disk: Camera | None = None,
     ) -> NodeHost:  # fmt: skip
         place, options = self.layout.place(node, 0), self.layout.options
@@ -361,7 +361,9 @@ def test_a_log_stays_small_however_long_a_node_lives(tmp_path: Path) -> None:
 def test_deliveries_that_the_application_lacks_come_again_and_others_do_not(tmp_path: Path) -> None:
     nodes = Nodes(tmp_path, 1)
 
-    async def life(number: int, told: Told | None, work: Callable[[NodeHost], object] | None = None) -> list[bytes]:
+    async def life(
+        number: int, told: ToldEvents | None, work: Callable[[NodeHost], object] | None = None
+    ) -> list[bytes]:
         host = nodes.host(A, number, told=told)
         inbox = Inbox(host)
         async with closing(host):
@@ -376,11 +378,11 @@ def test_deliveries_that_the_application_lacks_come_again_and_others_do_not(tmp_
             host.submit(TOPIC, b"%d" % i)
 
     assert len(run_async(lambda: life(0, None, publish))) == 5
-    assert run_async(lambda: life(1, Told(events=10, deliveries=3))) == [b"3", b"4"]
-    assert run_async(lambda: life(2, Told(events=10, deliveries=5))) == []
-    assert len(run_async(lambda: life(3, Told(events=10, deliveries=0)))) == 5
+    assert run_async(lambda: life(1, ToldEvents(events=10, deliveries=3))) == [b"3", b"4"]
+    assert run_async(lambda: life(2, ToldEvents(events=10, deliveries=5))) == []
+    assert len(run_async(lambda: life(3, ToldEvents(events=10, deliveries=0)))) == 5
     with pytest.raises(UsageError, match="has taken over 6 deliveries, and the state knows of 5 only"):
-        run_async(lambda: life(4, Told(events=10, deliveries=6)))
+        run_async(lambda: life(4, ToldEvents(events=10, deliveries=6)))
 
 
 def test_the_state_of_another_node_is_refused_before_anything_happens(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ordercast.net.brokers.ledger import BrokerLedger
 from ordercast.net.log import segments
 from ordercast.net.log.files import Disk
 from ordercast.net.log.log import DamagedLogError, Log
-from ordercast.net.nodes.state_log import Fired, Received, StateLog, Suspected, Whose
+from ordercast.net.nodes.state_log import Fired, ReceivedInput, StateLog, Suspected, Whose
 from tests.support.client_edge import publication
 
 T = Topic("t")
@@ -74,7 +74,7 @@ class NodeUser(User):
         ends = []
         for turn in range(TURNS):
             log.add(Fired(turn))
-            log.add(Received(NodeId("n2"), (b"some bytes",)))
+            log.add(ReceivedInput(NodeId("n2"), (b"some bytes",)))
             log.flush()
             ends.append(log.log.segment_bytes)
         log.close()

@@ -18,15 +18,15 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine, Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.nodes.replay import Replay, Told, told_by
+from ordercast.net.nodes.replay import Replay, ToldEvents, told_by
 from ordercast.net.nodes.saved_state import pack, restore
 from ordercast.net.nodes.state_log import (
     Fired,
     Head,
-    Joined,
-    Left,
-    Published,
-    Received,
+    JoinedInput,
+    LeftInput,
+    PublishedInput,
+    ReceivedInput,
     Recovered,
     Renewed,
     Started,
@@ -37,7 +37,7 @@ from ordercast.net.nodes.state_log import (
     Unsubscribed,
     belongs_to,
 )
-from ordercast.net.supervise.process import Layout
+from ordercast.net.supervise.process import ProcessLayout
 from ordercast.protocols import CATALOGUE, lookup
 from ordercast.scenario.brokers import Join
 from ordercast.scenario.model import (
@@ -122,7 +122,7 @@ class Logged(Machine):
     def on_publish(self, message: Message, out: Outbox) -> None:
         content = (message.topic, message.payload, message.guarantee, message.keys, message.dst)
         self.life.published += 1
-        self._do(Published(*content), out, "on_publish", message)
+        self._do(PublishedInput(*content), out, "on_publish", message)
 
     def on_receive(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
         self.on_receive_many(peer, [packet], out)
@@ -130,7 +130,7 @@ class Logged(Machine):
     def on_receive_many(self, peer: NodeId, packets: Sequence[Packet], out: Outbox) -> None:
         bodies = tuple(map(self.life.codec.encode, packets))
         decoded = [self.life.codec.decode(body, peer) for body in bodies]  # As from a connection.
-        self._do(Received(peer, bodies), out, "on_receive_many", peer, decoded)
+        self._do(ReceivedInput(peer, bodies), out, "on_receive_many", peer, decoded)
 
     def on_timer(self, name: Hashable, out: Outbox) -> None:
         self._do(Fired(name), out, "on_timer", name)
@@ -148,10 +148,10 @@ class Logged(Machine):
         self._do(Unsubscribed(topic), out, "on_unsubscribe", topic)
 
     def on_join(self, out: Outbox) -> None:
-        self._do(Joined(), out, "on_join")
+        self._do(JoinedInput(), out, "on_join")
 
     def on_leave(self, out: Outbox) -> None:
-        self._do(Left(), out, "on_leave")
+        self._do(LeftInput(), out, "on_leave")
 
     def _do(self, happened: Any, out: Outbox, name: str, *args: Any) -> None:
         life = self.life
@@ -277,7 +277,7 @@ def repeat_all(directory: str) -> None:
     """In a process of its own: print what the logs of all protocols say was delivered."""
     delivered: dict[str, dict[str, list[str]]] = {}
     for name, info in sorted(CATALOGUE.items()):
-        layout = Layout(scenario(name), info, 3)
+        layout = ProcessLayout(scenario(name), info, 3)
         delivered[name] = {}
         for node in layout.graph.nodes:
             life = Life(Path(directory) / name, layout.place(node, 0), info, layout.options)
@@ -305,25 +305,25 @@ def test_a_refused_publication_is_refused_again_and_not_counted(tmp_path: Path) 
 
     log = StateLog(tmp_path, belongs_to(place, info, info.parse_options({})))
     for payload in (b"one", b"", b"two"):
-        log.add(Published(Topic("t"), payload, Guarantee.CAUSAL, (), ()))
+        log.add(PublishedInput(Topic("t"), payload, Guarantee.CAUSAL, (), ()))
     log.flush()
     log.close()
     log = StateLog(tmp_path, log.head.whose)
     past = Replay(log, Picky, info.codec(), origin_of(NodeId("a"), 0), notes_membership=False)
     log.close()
     assert past.published == 2
-    assert [(event.kind, event.message and event.message.id) for event in past.untold(Told())] == [
+    assert [(event.kind, event.message and event.message.id) for event in past.untold(ToldEvents())] == [
         ("publish", "a#1"), ("deliver", "a#1"), ("publish", "a#2"), ("deliver", "a#2"),
     ]  # fmt: skip
-    assert [event.kind for event in past.untold(Told(events=3, last=("publish", "a#2")))] == ["deliver"]
-    for wrong in (Told(events=3, last=("deliver", "a#1")), Told(events=5)):
+    assert [event.kind for event in past.untold(ToldEvents(events=3, last=("publish", "a#2")))] == ["deliver"]
+    for wrong in (ToldEvents(events=3, last=("deliver", "a#1")), ToldEvents(events=5)):
         with pytest.raises(InvariantError, match="the log does not have it there"):
             past.untold(wrong)
 
 
 def test_a_refused_subscription_is_refused_again_and_not_told(tmp_path: Path) -> None:
     info = lookup("cbcast")
-    layout = Layout(scenario("cbcast"), info, 0)
+    layout = ProcessLayout(scenario("cbcast"), info, 0)
     place = layout.place(NodeId("n0"), 0)
     log = StateLog(tmp_path, belongs_to(place, info, layout.options))
     for happened in (Started(), Subscribed(Topic("t0")), Unsubscribed(Topic("t0"))):
@@ -342,4 +342,4 @@ def test_journals_tell_what_the_world_has_seen(tmp_path: Path) -> None:
     lines = "".join(f'{{"kind":"{kind}","time_ns":1}}\n' for kind in rows)
     (tmp_path / "a.0.jsonl").write_text(lines)
     (tmp_path / "a.1.jsonl").write_text(lines + '{"kind":"deliver","tim')
-    assert told_by(sorted(tmp_path.iterdir())) == Told(events=8, deliveries=4, last=("deliver", None))
+    assert told_by(sorted(tmp_path.iterdir())) == ToldEvents(events=8, deliveries=4, last=("deliver", None))

@@ -17,10 +17,10 @@ from ordercast.net.nodes.state_log import (
     Fired,
     Head,
     Input,
-    Joined,
-    Left,
-    Published,
-    Received,
+    JoinedInput,
+    LeftInput,
+    PublishedInput,
+    ReceivedInput,
     Recovered,
     Renewed,
     Started,
@@ -33,7 +33,7 @@ from ordercast.net.nodes.state_log import (
     belongs_to,
     timer_name,
 )
-from ordercast.net.supervise.process import Layout
+from ordercast.net.supervise.process import ProcessLayout
 from ordercast.protocols import lookup
 from ordercast.scenario.model import Edges, OpenLoad, Scenario
 
@@ -41,15 +41,15 @@ ME = Whose(NodeId("n1"), 0, "locamu", "{}", 7)
 T = Topic("t")
 ALL: list[Input] = [
     Started(),
-    Published(T, b"payload", Guarantee.CAUSAL, ("k",), (NodeId("n2"),)),
-    Received(NodeId("n2"), (b"one", b"two")),
+    PublishedInput(T, b"payload", Guarantee.CAUSAL, ("k",), (NodeId("n2"),)),
+    ReceivedInput(NodeId("n2"), (b"one", b"two")),
     Fired("tick"),
     Suspected(NodeId("n2")),
     Trusted(NodeId("n2")),
     Subscribed(T),
     Unsubscribed(T),
-    Joined(),
-    Left(),
+    JoinedInput(),
+    LeftInput(),
     Recovered(),
     Renewed(),
 ]
@@ -300,7 +300,7 @@ def test_the_same_links_on_another_tree_are_another_overlay() -> None:
     def whose(edges: list[tuple[str, str]]) -> Whose:
         scenario = Scenario(name="tree", overlay=Edges(edges=edges, tree=True), workload=[OpenLoad(rate_per_s=1)])
         info = lookup("locamu")
-        layout = Layout(scenario, info, 0)
+        layout = ProcessLayout(scenario, info, 0)
         place = layout.place(NodeId("a"), 0)
         assert place.neighbours == ("b", "c")
         return belongs_to(place, info, layout.options)

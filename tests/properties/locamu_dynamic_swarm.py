@@ -35,7 +35,7 @@ from ordercast.protocols.locamu.membership.notices import (
 )
 from ordercast.protocols.locamu.neighbourhood import NOBODY
 from ordercast.protocols.locamu.node import Locamu
-from ordercast.protocols.locamu.ordering import Ordering
+from ordercast.protocols.locamu.ordering import CausalOrdering
 from ordercast.protocols.locamu.store import Copy
 from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.load import dump_scenario, parse_scenario
@@ -79,7 +79,7 @@ class Oracle:
         """The protocol with machines that report to this oracle."""
         oracle = self
 
-        class Watched(Ordering):
+        class Watched(CausalOrdering):
             def _process(self, copy: Copy, *args: Any) -> None:
                 machine = oracle.machines[self.here.name]
                 oracle.processing(machine, copy)

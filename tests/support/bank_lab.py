@@ -10,7 +10,7 @@ from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication
 from ordercast.services.bank import TOPIC, BankService
-from ordercast.services.bank_checks import History, Step, balances_of, steps_of
+from ordercast.services.bank_checks import BankStep, History, balances_of, steps_of
 from ordercast.services.bank_workload import BankWorkload
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.frontend import plan
@@ -53,7 +53,7 @@ class BankNode:
     """A node, and what it did."""
 
     def __init__(self, bus: LocalBus, store: Store | None = None, **options: Any) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[BankStep] = []
         self.order: list[str] = []
         kept = store if store is not None else MemoryStore()
         self.node = ReplicaNode(bus, kept, bank_dispatcher(), topics=[BANK], observe=self._seen, nonce=b"", **options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ordercast.verify.asked import Asked
 from ordercast.verify.build import BEFORE_BY_CLOCK, DUPLICATE, EARLY, INVENTED, NOT_FOR_IT, REPUBLISHED, prepare
 from ordercast.verify.kernels.total import CYCLE
-from ordercast.verify.load import Trace, normalised
+from ordercast.verify.load import LoadedTrace, normalised
 from ordercast.verify.tasks import merge, plan, run_task
 from ordercast.verify.verdict import CHECKS, EXCUSED, MADE, MISSING, OWED
 from tests.support.bruteforce import Definition
@@ -33,7 +33,7 @@ class Case:
     """A random trace, with all that its definition says is wrong with it, by check."""
 
     seed: int
-    trace: Trace
+    trace: LoadedTrace
     asked: Asked
     definition: Definition
     expected: dict[str, Any]
@@ -51,7 +51,7 @@ def case(seed: int) -> Case | None:
     if not rows:
         return None
     scope = manifest.scope if manifest else "global"
-    trace = Trace("random", "r", manifest, normalised(table_of(rows), "random"))
+    trace = LoadedTrace("random", "r", manifest, normalised(table_of(rows), "random"))
     order_scope = order_scope_of(seed)
     members, own = said_of(seed, manifest)
     definition = Definition(rows, manifest, scope, order_scope, members, own)

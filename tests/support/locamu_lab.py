@@ -18,14 +18,14 @@ from ordercast.overlay.extended import Routes, TreePlace, extended
 from ordercast.overlay.graphs import Graph
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.held import NEED
-from ordercast.protocols.locamu.links import Incoming, Links, Outgoing
+from ordercast.protocols.locamu.links import IncomingSession, Links, Outgoing
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.node import Locamu
-from ordercast.protocols.locamu.ordering import Ordering
+from ordercast.protocols.locamu.ordering import CausalOrdering
 from ordercast.protocols.locamu.packets import SECOND_BITS, Ack, Data, Whole
 from ordercast.protocols.locamu.rounds import TICK
 from ordercast.protocols.locamu.rules import CORRECTED
-from ordercast.protocols.locamu.store import Copy, Entry, Store
+from ordercast.protocols.locamu.store import Copy, Entry, MessageStore
 from ordercast.protocols.locamu.streams import News, Streams
 from ordercast.protocols.locamu.vectors import Name, Past, Vector, plain
 from tests.support.group import Group
@@ -215,8 +215,8 @@ def _watched(info: ProtocolInfo, group: TreeGroup) -> Any:
     return build
 
 
-def _watched_ordering(group: TreeGroup) -> type[Ordering]:
-    class Watched(Ordering):
+def _watched_ordering(group: TreeGroup) -> type[CausalOrdering]:
+    class Watched(CausalOrdering):
         def _process(self, copy: Copy, news: News | None, out: Outbox) -> None:
             group.order[self.here.name].append(copy.message)
             group.note_hop(self.here.me, copy)
@@ -241,7 +241,7 @@ def _watched_links(group: TreeGroup) -> type[Links]:
             group.spoken[id(header)] = (header, meant)
             return header
 
-        def _decode(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+        def _decode(self, peer: int, link: IncomingSession, packet: Data) -> tuple[Copy, list[int]]:
             read: tuple[Copy, list[int]] = super()._decode(peer, link, packet)
             meant = group.said(packet)
             assert plain(read[0].vectors) == meant.vectors
@@ -271,8 +271,8 @@ def _watched_streams(group: TreeGroup) -> type[Streams]:
     return Watched
 
 
-def _watched_store(group: TreeGroup) -> type[Store]:
-    class Watched(Store):
+def _watched_store(group: TreeGroup) -> type[MessageStore]:
+    class Watched(MessageStore):
         def collect(self, serial: int) -> None:
             entry = self.entries[serial]
             super().collect(serial)

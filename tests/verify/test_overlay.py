@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.verify.spark.overlay import Told, digests_of, natural, repairs_of, spread_of, topology_of
-from ordercast.verify.spark.run_metrics import Digest
+from ordercast.verify.spark.overlay import ToldOfTree, digests_of, natural, repairs_of, spread_of, topology_of
+from ordercast.verify.spark.run_metrics import ReplicaDigest
 
 MS = 1_000_000
 
 
-class Rows(list[Told]):
+class Rows(list[ToldOfTree]):
     """Rows as they are written; numbers each node's own."""
 
     def add(self, at_ms: int, node: str, kind: str, topic: str | None = None, **info: str) -> Rows:
         seq = sum(row.node == node for row in self)
-        self.append(Told(node, seq, kind, at_ms * MS, topic, None, info))
+        self.append(ToldOfTree(node, seq, kind, at_ms * MS, topic, None, info))
         return self
 
 
@@ -83,7 +83,7 @@ def test_a_run_without_brokers_has_no_tree() -> None:
 
 def test_the_last_digest_of_each_replica_counts() -> None:
     rows = Rows().add(0, "ann", "repair_end", "t", digest="old").add(1, "ann", "repair_end", "t", digest="new")
-    assert digests_of(rows) == [Digest("ann", "t", "new")]
+    assert digests_of(rows) == [ReplicaDigest("ann", "t", "new")]
 
 
 def test_quantiles_are_values_that_occurred() -> None:

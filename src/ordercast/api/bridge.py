@@ -10,7 +10,7 @@ import msgspec
 
 from ordercast.api.errors import PublishRefused, SessionLost
 from ordercast.api.subscriptions import Subscriptions
-from ordercast.api.waiting import Waiting
+from ordercast.api.waiting import AckWaiting
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.publications import Publication
 
@@ -39,7 +39,7 @@ class Bridge:
         self.tell_taken: Callable[[], None] = _nobody_cares
         """Called soon after the application has read something."""
         self._taken_counts: dict[Topic, int] = {}
-        self.waiting: dict[Topic, Waiting] = {}
+        self.waiting: dict[Topic, AckWaiting] = {}
         self.broker: str | None = None
         self.failures: tuple[tuple[str, str, bool], ...] = ()
         """Why the last pass over all brokers found none."""
@@ -97,10 +97,10 @@ class Bridge:
         if self._changed:
             self._stir()
 
-    def waiting_of(self, topic: Topic) -> Waiting:
+    def waiting_of(self, topic: Topic) -> AckWaiting:
         waiting = self.waiting.get(topic)
         if waiting is None:
-            waiting = self.waiting[topic] = Waiting(self.lost)
+            waiting = self.waiting[topic] = AckWaiting(self.lost)
         return waiting
 
     def live(self, topic: Topic) -> None:

@@ -38,7 +38,7 @@ _LONGEST_ID = 128
 class Connecting:
     """`async with connect(...) as client`, or `client = await connect(...)` and `await client.close()` later."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ConnectOptions) -> None:
         self._options = options
         self._client: Client | None = None
 
@@ -56,7 +56,7 @@ class Connecting:
             await self._client.__aexit__(kind, error, trace)
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that `connect` was told."""
 
     addresses: tuple[str, ...]
@@ -112,7 +112,7 @@ def connect(
         raise UsageError(f"client_id: {client_id[:40]!r} is empty, too long, or has a character that is not allowed")
     own = settings if settings is not None else ClientSettings()
     return Connecting(
-        Options(
+        ConnectOptions(
             addresses=addresses, client_id=client_id, token=token, user=user, tls=tls,
             data=Path(data) if data is not None else None, trace=Path(trace) if trace is not None else None,
             timeout=timeout, cluster=cluster, outbox_limit=outbox_limit,
@@ -122,7 +122,7 @@ def connect(
     )  # fmt: skip
 
 
-async def _connect(options: Options) -> Client:
+async def _connect(options: ConnectOptions) -> Client:
     ledger = SqliteLedger(options.data) if options.data is not None else None
     client_id, session, saved, kept = _identity(options, ledger)
     bridge = Bridge(origin_of(client_id, session), durable=ledger is not None)  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ async def _connect(options: Options) -> Client:
     return client
 
 
-def _identity(options: Options, ledger: SqliteLedger | None) -> tuple[str, int, SavedClient | None, bool]:
+def _identity(options: ConnectOptions, ledger: SqliteLedger | None) -> tuple[str, int, SavedClient | None, bool]:
     """Who this is: the session that the data directory holds, or a new one that nobody has ever been.
 
     The last part says whether it is one that was there before.
@@ -175,11 +175,11 @@ def _identity(options: Options, ledger: SqliteLedger | None) -> tuple[str, int, 
     return client, int(ledger.fact("session") or 0), ledger.saved(), not fresh
 
 
-def _made_up(options: Options) -> str:
+def _made_up(options: ConnectOptions) -> str:
     return f"{f'{options.user}.' if options.user else 'client-'}{secrets.token_hex(_ID_BYTES)}"
 
 
-def _journal(options: Options, client: str, session: int, kept: SavedClient | None) -> Journal | None:
+def _journal(options: ConnectOptions, client: str, session: int, kept: SavedClient | None) -> Journal | None:
     if options.trace is None:
         return None
     from ordercast.api.record import open_journal
@@ -187,7 +187,7 @@ def _journal(options: Options, client: str, session: int, kept: SavedClient | No
     return open_journal(options.trace, client, session, kept)
 
 
-async def _until_connected(bridge: Bridge, options: Options) -> None:
+async def _until_connected(bridge: Bridge, options: ConnectOptions) -> None:
     try:
         async with asyncio.timeout(options.timeout):
             while bridge.broker is None:
@@ -198,7 +198,7 @@ async def _until_connected(bridge: Bridge, options: Options) -> None:
         raise ConnectError(f"{_why(bridge, options)}; gave up after {options.timeout:g} s") from None
 
 
-def _why(bridge: Bridge, options: Options) -> str:
+def _why(bridge: Bridge, options: ConnectOptions) -> str:
     if not bridge.failures:
         return f"cannot connect to {', '.join(options.addresses)}: no answer"
     return "; ".join(f"cannot connect to {address}: {why}" for address, why, _ in bridge.failures)

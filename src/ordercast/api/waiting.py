@@ -24,7 +24,7 @@ def check_ack(ack: str) -> None:
         raise unknown_name("ack", ack, ACKS)
 
 
-class Waiting:
+class AckWaiting:
     """The waiting publishers of one topic. Numbers are asked for in ascending order."""
 
     def __init__(self, over: Exception | None = None) -> None:

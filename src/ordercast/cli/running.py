@@ -13,7 +13,7 @@ from ordercast.cli.options import Json, Protocol, Seed, Sets, print_json, progre
 from ordercast.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from ordercast.net.supervise.cluster import Outcome
+    from ordercast.net.supervise.cluster import ClusterOutcome
     from ordercast.sim.run import Simulation
 
 Scenario = Annotated[Path, typer.Argument(help="Scenario file (TOML).")]
@@ -72,7 +72,7 @@ def run(
     _tell(outcome, out, f"deliveries in {outcome.wall_ns / 1e9:.3f} s", json=json)
 
 
-def _tell(outcome: Simulation | Outcome, out: Path, took: str, *, json: bool) -> None:
+def _tell(outcome: Simulation | ClusterOutcome, out: Path, took: str, *, json: bool) -> None:
     """The path of the run for the next command; what happened for people, or all of it as JSON."""
     if json:
         print_json(outcome)

@@ -131,7 +131,7 @@ def _exit_code(result: StudyResult) -> int:
 
 
 def _page(result: StudyResult, command: str) -> StudyReport:
-    from ordercast.report.study import StudyReport, Table
+    from ordercast.report.study import ResultTable, StudyReport
 
     order = {one.id: place for place, one in enumerate(result.study.in_order(result.scale))}
     rows = sorted(result.table.to_pylist(), key=lambda row: order[row["id"]])
@@ -147,7 +147,7 @@ def _page(result: StudyResult, command: str) -> StudyReport:
         claims=[{**msgspec.to_builtins(claim), "of_source": claim.of_source} for claim in result.claims],
         figures=[(figure.file, figure.caption) for figure in result.figures],
         failed=[msgspec.to_builtins(failure) for failure in result.failed],
-        table=Table(headers, len(parameters), [[row[name] for name in headers] for row in rows]),
+        table=ResultTable(headers, len(parameters), [[row[name] for name in headers] for row in rows]),
         command=command,
     )
 

@@ -11,7 +11,7 @@ from ordercast.report.trees import repair_timeline, trees
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ordercast.verify.spark.run_metrics import Digest, RunMetrics
+    from ordercast.verify.spark.run_metrics import ReplicaDigest, RunMetrics
 
 _MOST_REPAIRS = 60
 _MOST_BROKERS = 120
@@ -62,7 +62,7 @@ def _repairs(name: str, metrics: RunMetrics, *, drawn: bool) -> list[Markup]:
     return [*parts, table(caption, rows.REPAIR_HEADERS, cells[:_MOST_REPAIRS], numeric_from=3)]
 
 
-def _replicas(digests: Sequence[Digest]) -> Markup:
+def _replicas(digests: Sequence[ReplicaDigest]) -> Markup:
     """A row a replica; those that differ from the others of their topic stand out."""
     by_topic: dict[str, set[str]] = {}
     for digest in digests:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ordercast.verify.spark.run_metrics import Distribution, Mark, RunMetrics, Slice
+    from ordercast.verify.spark.run_metrics import Distribution, RunMetrics, Slice, TimelineMark
 
 SERIES = 8
 """As many lines as have colours of their own; more in one figure could not be told apart."""
@@ -118,7 +118,7 @@ def _draw_slices(rate: Axes, latency: Axes, slices: Sequence[Slice]) -> None:
     latency.set(ylabel="p99 latency, ms", ylim=(0, None), xlabel="seconds since the first event")
 
 
-def _draw_marks(axes: Axes, marks: Sequence[Mark]) -> None:
+def _draw_marks(axes: Axes, marks: Sequence[TimelineMark]) -> None:
     for kind, (colour, line, label) in _MARKS.items():
         for time_s in sorted({mark.time_s for mark in marks if mark.kind == kind}):
             axes.axvline(time_s, color=STAND_INS[colour], linestyle=line, linewidth=1.2, label=label)
@@ -129,7 +129,7 @@ def _draw_marks(axes: Axes, marks: Sequence[Mark]) -> None:
         label = "_nolegend_"
 
 
-def repair_spans(marks: Sequence[Mark]) -> list[tuple[float, float]]:
+def repair_spans(marks: Sequence[TimelineMark]) -> list[tuple[float, float]]:
     """When at least one repair was under way, as start and end; one that never ended is left out."""
     spans = []
     under_way: dict[tuple[str, str | None], float] = {}

@@ -11,7 +11,7 @@ from ordercast.verify.verdict import EXCUSED, HELD, MADE, MISSING, OWED, UNDECID
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ordercast.verify.spark.run_metrics import Distribution, Repair, RunMetrics
+    from ordercast.verify.spark.run_metrics import Distribution, MeasuredRepair, RunMetrics
     from ordercast.verify.verdict import Verdict, Witness
 
 NONE = "—"
@@ -155,7 +155,7 @@ def repairs(metrics: RunMetrics) -> list[tuple[str, ...]]:
     ]
 
 
-def _place(repair: Repair) -> str:
+def _place(repair: MeasuredRepair) -> str:
     """Where a repair or failover ended."""
     if repair.attached_ms is None:
         return NONE

@@ -18,7 +18,7 @@ _FEW_COLUMNS = 10
 _HOLDS = {True: ("✓ holds", "pass"), False: ("✗ does not hold", "fail"), None: ("? not decided", "unknown")}
 
 
-class Table(msgspec.Struct):
+class ResultTable(msgspec.Struct):
     """Results as they are to be shown: in the order of what they mean, the parameters first."""
 
     headers: list[str]
@@ -44,7 +44,7 @@ class StudyReport(msgspec.Struct):
     """PNG or SVG files, each with its caption."""
     failed: list[dict[str, Any]]
     """Configurations that gave no result: their parameters, and `error`."""
-    table: Table
+    table: ResultTable
     command: str
     """What to type to repeat the study."""
 
@@ -134,7 +134,7 @@ def _inlined(path: Path, caption: str) -> Markup:
     return tag("figure", image, tag("figcaption", caption))
 
 
-def _results(results: Table) -> list[Markup]:
+def _results(results: ResultTable) -> list[Markup]:
     """What differs between the runs beside what was measured, a few columns at a time so that none is cut off."""
     if not results.rows:
         return []

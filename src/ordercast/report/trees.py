@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ordercast.report.html import Markup
-    from ordercast.verify.spark.run_metrics import Mark, Repair, Topology
+    from ordercast.verify.spark.run_metrics import MeasuredRepair, TimelineMark, Topology
 
 _WIDTH_IN = 8.2
 _LEVEL_IN = 0.62
@@ -133,7 +133,9 @@ def _draw_node(axes: Axes, name: str, x: float, y: float, *, client: bool, dead:
     )  # fmt: skip
 
 
-def repair_timeline(name: str, repairs: Sequence[Repair], marks: Sequence[Mark], description: str) -> Markup:
+def repair_timeline(
+    name: str, repairs: Sequence[MeasuredRepair], marks: Sequence[TimelineMark], description: str
+) -> Markup:
     """A line per node: from the loss of its parent or edge until it was attached, and until it was synchronised."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -154,7 +156,7 @@ def repair_timeline(name: str, repairs: Sequence[Repair], marks: Sequence[Mark],
         return element(figure, name, description)
 
 
-def _name_crashes(axes: Axes, crashes: Sequence[Mark]) -> None:
+def _name_crashes(axes: Axes, crashes: Sequence[TimelineMark]) -> None:
     """Above the lines; one label for crashes that are too close for two."""
     left, right = axes.get_xlim()
     together: list[tuple[float, list[str]]] = []
@@ -168,7 +170,7 @@ def _name_crashes(axes: Axes, crashes: Sequence[Mark]) -> None:
         axes.text(time_s, -0.65, words, color=STAND_INS["bad"], ha="left", va="bottom", fontsize=8.5)
 
 
-def _draw_bars(axes: Axes, nodes: Sequence[str], repairs: Sequence[Repair]) -> None:
+def _draw_bars(axes: Axes, nodes: Sequence[str], repairs: Sequence[MeasuredRepair]) -> None:
     shown: set[str] = set()
 
     def bar(row: int, start_s: float, length_ms: float, label: str, colour: str, alpha: float) -> None:

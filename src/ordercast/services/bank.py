@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.services.operations import Refused, operation, service
+from ordercast.services.operations import OperationRefused, operation, service
 from ordercast.services.staging import Cells
 
 RATE = (1, 100)
@@ -52,7 +52,7 @@ class BankService:
     def _covered(self, acc: str, amount: int) -> int:
         balance = self._balance(acc)
         if balance < _checked(amount):
-            raise Refused("insufficient funds")
+            raise OperationRefused("insufficient funds")
         return balance
 
     def _set(self, acc: str, balance: int) -> int:
@@ -76,5 +76,5 @@ def interest(balance: int) -> int:
 
 def _checked(amount: int) -> int:
     if not isinstance(amount, int) or isinstance(amount, bool) or amount <= 0:
-        raise Refused(f"{amount!r} is not a positive number of cents")
+        raise OperationRefused(f"{amount!r} is not a positive number of cents")
     return amount

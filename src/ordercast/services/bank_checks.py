@@ -17,7 +17,7 @@ from ordercast.services.bank import TOPIC
 from ordercast.services.replica import Applied, Replica
 
 
-class Step(msgspec.Struct, frozen=True, array_like=True):
+class BankStep(msgspec.Struct, frozen=True, array_like=True):
     """One operation as one replica did it; comparable and storable as JSON."""
 
     msg: str
@@ -31,7 +31,7 @@ class History(msgspec.Struct):
     """What one replica did, and where it ended."""
 
     replica: str
-    steps: list[Step]
+    steps: list[BankStep]
     balances: dict[str, int]
     initial: dict[str, int] = {}
     """Balances at the start of `steps`, for a replica that began from a snapshot."""
@@ -42,14 +42,14 @@ class History(msgspec.Struct):
 _TOTAL = ("withdraw", "transfer", "apply_interest")
 
 
-def steps_of(applied: Applied) -> list[Step]:
+def steps_of(applied: Applied) -> list[BankStep]:
     """The operations of one delivery; a refused unit is one step per call, all refused."""
     if applied.unit is None:
-        return [Step(applied.publication.id, "", (), applied.outcome.refused, None)]
+        return [BankStep(applied.publication.id, "", (), applied.outcome.refused, None)]
     values = applied.outcome.values or (None,) * len(applied.unit.calls)
     calls = zip(applied.unit.calls, values, strict=True)
     return [
-        Step(applied.publication.id, call.operation, call.arguments, applied.outcome.refused, value)
+        BankStep(applied.publication.id, call.operation, call.arguments, applied.outcome.refused, value)
         for call, value in calls
     ]
 
@@ -77,7 +77,7 @@ def _arithmetic(history: History) -> list[str]:
     return problems + [f"account {acc} ends below zero: {b}" for acc, b in sorted(history.balances.items()) if b < 0]
 
 
-def _change(step: Step) -> int:
+def _change(step: BankStep) -> int:
     """What an operation that happened adds to the sum of all balances."""
     match step.operation:
         case "deposit":
@@ -105,7 +105,7 @@ def _compare(one: History, other: History) -> list[str]:
     return problems
 
 
-def _decisions(msg: str, mine: list[Step], theirs: list[Step]) -> list[str]:
+def _decisions(msg: str, mine: list[BankStep], theirs: list[BankStep]) -> list[str]:
     """Same refusals, and the same balance right after each total operation."""
     problems = []
     for a, b in zip(mine, theirs, strict=True):
@@ -118,14 +118,14 @@ def _decisions(msg: str, mine: list[Step], theirs: list[Step]) -> list[str]:
     return problems
 
 
-def _by_id(history: History) -> Mapping[str, list[Step]]:
-    found: dict[str, list[Step]] = {}
+def _by_id(history: History) -> Mapping[str, list[BankStep]]:
+    found: dict[str, list[BankStep]] = {}
     for step in history.steps:
         found.setdefault(step.msg, []).append(step)
     return found
 
 
-def _decision(step: Step) -> str:
+def _decision(step: BankStep) -> str:
     return "done" if step.refused is None else f"refused ({step.refused})"
 
 

@@ -28,14 +28,14 @@ from ordercast.core.ids import Topic
 from ordercast.net.supervise.parent_death import end_with_standard_input
 from ordercast.net.wire.settings import WireSettings
 from ordercast.services.bank import TOPIC, bank_on
-from ordercast.services.bank_checks import History, Step, balances_of, steps_of
+from ordercast.services.bank_checks import BankStep, History, balances_of, steps_of
 from ordercast.services.bank_workload import BankWorkload
-from ordercast.services.bus import SessionLost
+from ordercast.services.bus import BusSessionLost
 from ordercast.services.client_bus import ClientBus
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.frontend import ServiceFront
 from ordercast.services.node import ReplicaNode
-from ordercast.services.operations import Refused
+from ordercast.services.operations import OperationRefused
 from ordercast.services.replica import Applied, Replica
 from ordercast.services.stores import open_store
 
@@ -57,7 +57,7 @@ class Summary(msgspec.Struct):
     problem: str = ""
 
 
-class Told(msgspec.Struct):
+class BankTold(msgspec.Struct):
     """What one that is led says meanwhile: `joined`, `connected` to or `disconnected` from a broker."""
 
     event: str
@@ -85,10 +85,10 @@ class BankReplica:
         if options.led:
             loop = asyncio.get_running_loop()
             end_with_standard_input(lambda: loop.call_soon_threadsafe(self._told_to_begin.set))
-            client.on_event(lambda event: _say(Told(event.kind, event.detail)))
+            client.on_event(lambda event: _say(BankTold(event.kind, event.detail)))
 
     def _observe(self, applied: Applied) -> None:
-        steps: list[Step] = steps_of(applied)
+        steps: list[BankStep] = steps_of(applied)
         self.history.steps += steps
         self.summary.applied += 1
         self.summary.refused += applied.outcome.refused is not None
@@ -110,7 +110,7 @@ class BankReplica:
                 self.summary.problem = "stopped before it had the state of the others"
                 return
             if self._options.led:
-                _say(Told("joined"))
+                _say(BankTold("joined"))
                 await _first(self._told_to_begin.wait(), ended, self.node.over)
             await _first(self._work(), ended, self.node.over)
             await _first(self._everything(), ended, self.node.over)
@@ -135,9 +135,9 @@ class BankReplica:
         start = time.perf_counter()
         try:
             await getattr(bank, name)(*arguments)
-        except Refused:
+        except OperationRefused:
             pass  # It is in the history, like everything else.
-        except SessionLost as lost:
+        except BusSessionLost as lost:
             self.summary.problem = str(lost)
         self._spent.setdefault(name, []).append(time.perf_counter() - start)
 
@@ -175,7 +175,7 @@ def _workload(options: argparse.Namespace) -> BankWorkload:
     )  # fmt: skip
 
 
-def _say(line: Told | Summary) -> None:
+def _say(line: BankTold | Summary) -> None:
     sys.stdout.write(json.dumps(msgspec.to_builtins(line)) + "\n")
     sys.stdout.flush()
 
@@ -216,7 +216,7 @@ async def run(options: argparse.Namespace) -> Summary:
         raise
     try:
         await replica.run(ended)
-    except SessionLost as lost:
+    except BusSessionLost as lost:
         replica.summary.problem = str(lost)
     return replica.summary
 

@@ -13,7 +13,7 @@ from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
 
 
-class SessionLost(ClientLost):
+class BusSessionLost(ClientLost):
     """The session was fenced or its connection closed for good. What was not answered may or may not have happened."""
 
     def __init__(self, reason: str, *, fenced: bool = False) -> None:

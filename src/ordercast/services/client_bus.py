@@ -14,7 +14,7 @@ from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
-from ordercast.services.bus import SessionLost
+from ordercast.services.bus import BusSessionLost
 
 
 class ClientBus:
@@ -32,7 +32,7 @@ class ClientBus:
         self._inboxes: dict[Topic, Inbox] = {}
         self._untaken: dict[str, asyncio.Future[None]] = {}
         self._pumps: set[asyncio.Task[None]] = set()
-        self._over: SessionLost | None = None
+        self._over: BusSessionLost | None = None
         client.on_event(self._event)
 
     async def subscribe(self, topic: Topic, have: Summary) -> Vector:  # noqa: ARG002
@@ -40,7 +40,7 @@ class ClientBus:
         try:
             inbox = await self.client.subscribe(topic)
         except ClientLost as lost:
-            raise SessionLost(f"{self.origin}: {lost}", fenced=True) from None
+            raise BusSessionLost(f"{self.origin}: {lost}", fenced=True) from None
         self._inboxes[topic] = inbox
         self._done[topic] = asyncio.Event()
         self._pumps.add(asyncio.ensure_future(self._pump(topic, inbox)))
@@ -56,9 +56,9 @@ class ClientBus:
                 self._arrived.put_nowait(batch)
                 await self._done[topic].wait()
         except ClientLost as lost:
-            self._end(SessionLost(f"{self.origin}: {lost}", fenced=True))
+            self._end(BusSessionLost(f"{self.origin}: {lost}", fenced=True))
         except ConnectionError as error:
-            self._end(SessionLost(f"{self.origin}: {error}"))
+            self._end(BusSessionLost(f"{self.origin}: {error}"))
 
     def publish(
         self, topic: Topic, payload: bytes, keys: tuple[str, ...], guarantee: Guarantee
@@ -102,7 +102,7 @@ class ClientBus:
         if taken is not None and not taken.done():
             taken.set_exception(PublishRefused(message, reason))
 
-    def _end(self, lost: SessionLost) -> None:
+    def _end(self, lost: BusSessionLost) -> None:
         self._over = self._over or lost
         self._arrived.put_nowait(())  # Whoever waits has to look.
 

@@ -12,7 +12,7 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication, PublicationId
-from ordercast.services.operations import Refused, Service, service_of
+from ordercast.services.operations import OperationRefused, Service, service_of
 from ordercast.services.staging import Cells
 from ordercast.services.stores.port import StoreError
 from ordercast.services.wire import Call
@@ -91,20 +91,22 @@ def checked_call(data: DataService, call: Call, publication: Publication) -> tup
     """
     operation = data.service.operations.get(call.operation)
     if operation is None:
-        raise Refused(f"{call.service} has no operation {call.operation!r}")
+        raise OperationRefused(f"{call.service} has no operation {call.operation!r}")
     try:
         arguments = operation.arguments(call.arguments, {})
         keys = operation.key_items(arguments)
         level = data.service.level_of(operation, keys)
         topic = data.service.topic_of(arguments)
     except Exception as error:  # noqa: BLE001 - whatever the declaration finds wrong, it finds at every replica
-        raise Refused(f"{call.operation}: {error}") from None
+        raise OperationRefused(f"{call.operation}: {error}") from None
     if publication.guarantee < level:
-        raise Refused(f"{call.operation}: published as {publication.guarantee.label}, needs {level.label}")
+        raise OperationRefused(f"{call.operation}: published as {publication.guarantee.label}, needs {level.label}")
     if not set(keys) <= set(publication.keys):
-        raise Refused(f"{call.operation}: published without the keys {sorted(set(keys) - set(publication.keys))}")
+        raise OperationRefused(
+            f"{call.operation}: published without the keys {sorted(set(keys) - set(publication.keys))}"
+        )
     if topic != publication.topic:
-        raise Refused(f"{call.operation}: published on {publication.topic}, belongs to {topic}")
+        raise OperationRefused(f"{call.operation}: published on {publication.topic}, belongs to {topic}")
     return Call(call.service, call.operation, arguments), operation.read_only
 
 
@@ -112,8 +114,8 @@ def perform(data: DataService, call: Call, ctx: ApplyContext) -> Any:
     """Apply one call. An operation that fails is refused: it fails alike wherever it meets the same state."""
     try:
         return data.apply(call, ctx)
-    except (Refused, StoreError, MemoryError, AssertionError):
+    except (OperationRefused, StoreError, MemoryError, AssertionError):
         raise  # A decision; a store that will be asked again; this machine's trouble; a bug of ours.
     except Exception as error:
         log.exception("operation %s of %s failed on %s", call.operation, call.service, ctx.topic)
-        raise Refused(f"{call.operation} failed: {type(error).__name__}: {error}") from None
+        raise OperationRefused(f"{call.operation} failed: {type(error).__name__}: {error}") from None

@@ -21,7 +21,7 @@ from ordercast.services.wire import Call
 _open_transaction: ContextVar[Transaction | None] = ContextVar("ordercast_transaction", default=None)
 
 
-class Asked(Protocol):
+class AskedOperations(Protocol):
     """What a front end needs of the replica beside it."""
 
     def ask(
@@ -39,7 +39,7 @@ class Asked(Protocol):
 class Frontend:
     """Calls operations of services. `publish_reads` false: eventual reads are answered locally, unpublished."""
 
-    def __init__(self, asked: Asked, *, publish_reads: bool = True) -> None:
+    def __init__(self, asked: AskedOperations, *, publish_reads: bool = True) -> None:
         self._asked = asked
         self._publish_reads = publish_reads
 
@@ -57,7 +57,7 @@ class Frontend:
         operation = service_of(service).operation(name)
         if operation.read_only and planned.level == Guarantee.EVENTUAL and not self._publish_reads:
             return self._asked.read(planned.topic, planned.call)
-        return Answer(self._asked.ask(planned.topic, (planned.call,), planned.keys, planned.level))
+        return PendingAnswer(self._asked.ask(planned.topic, (planned.call,), planned.keys, planned.level))
 
     def send(self, service: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Publish and forget: no value, no refusal."""
@@ -114,7 +114,7 @@ def plan(service: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     return Planned(topic, Call(declared.name, name, arguments), keys, declared.level_of(operation, keys))
 
 
-class Answer:
+class PendingAnswer:
     """The value of a single call, for those who await it; nobody has to."""
 
     def __init__(self, values: Awaitable[tuple[Any, ...]]) -> None:

@@ -17,7 +17,7 @@ from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Received, Summary, Vector
-from ordercast.services.bus import SessionLost
+from ordercast.services.bus import BusSessionLost
 
 
 class _Member:
@@ -64,7 +64,7 @@ class LocalHub:
         """FM5: the session never counts again."""
         for log in self._topics.values():
             log.members.pop(origin, None)
-        self._buses[origin].end(SessionLost(f"{origin}: fenced", fenced=True))
+        self._buses[origin].end(BusSessionLost(f"{origin}: fenced", fenced=True))
 
     def stabilise(self) -> None:
         """Forget what every member has consumed, as the overlay does when it is stable."""
@@ -163,7 +163,7 @@ class LocalBus:
         self.open = True
         self._hub = hub
         self._news = asyncio.Event()
-        self._over: SessionLost | None = None
+        self._over: BusSessionLost | None = None
 
     async def subscribe(self, topic: Topic, have: Summary) -> Vector:
         return self._hub.join(self, topic, have)
@@ -191,9 +191,9 @@ class LocalBus:
         self._hub.consumed(self.origin, publications)
 
     async def close(self) -> None:
-        self.end(SessionLost(f"{self.origin}: closed"))
+        self.end(BusSessionLost(f"{self.origin}: closed"))
 
-    def end(self, why: SessionLost) -> None:
+    def end(self, why: BusSessionLost) -> None:
         self.open = False
         self._over = self._over or why
         self.wake()

@@ -16,12 +16,12 @@ from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
-from ordercast.services.bus import Bus, SessionLost
+from ordercast.services.bus import Bus, BusSessionLost
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.frontend import Frontend
-from ordercast.services.operations import Refused
+from ordercast.services.operations import OperationRefused
 from ordercast.services.payloads import PayloadStore
-from ordercast.services.replica import Applied, Replica, Snapshot
+from ordercast.services.replica import Applied, Replica, ReplicaSnapshot
 from ordercast.services.snapshot_exchange import SnapshotExchange, contains, control_topic, data_topic
 from ordercast.services.stores.port import Store, StoreError
 from ordercast.services.wire import Call, Elsewhere, Unit, decode_body, encode_body
@@ -64,7 +64,7 @@ class ReplicaNode:
         self._tasks: set[asyncio.Task[None]] = set()
         self._outgoing: asyncio.Queue[tuple[Topic, Unit, tuple[str, ...], Guarantee]] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop
-        self.lost: SessionLost | None = None
+        self.lost: BusSessionLost | None = None
         self.over = asyncio.Event()
         """Set when there will be no more deliveries; `lost` says why."""
 
@@ -95,7 +95,7 @@ class ReplicaNode:
                 self._spawn(self._publish_bodies())
             for topic in self.topics:
                 await self._usable(topic)
-        except SessionLost as lost:
+        except BusSessionLost as lost:
             await self._session_over(lost)
             await self.stop()
             raise
@@ -122,7 +122,7 @@ class ReplicaNode:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._fail(SessionLost("the replica was stopped"))
+        self._fail(BusSessionLost("the replica was stopped"))
         await self.bus.close()
         async with self._store_lock:
             self.replica.close()
@@ -208,10 +208,10 @@ class ReplicaNode:
         try:
             while True:
                 await self._take(await self.bus.deliveries())
-        except SessionLost as lost:
+        except BusSessionLost as lost:
             await self._session_over(lost)
         except Exception as error:
-            self._fail(SessionLost(f"the replica stopped: {type(error).__name__}: {error}"))
+            self._fail(BusSessionLost(f"the replica stopped: {type(error).__name__}: {error}"))
             raise
 
     async def _take(self, batch: Sequence[Publication]) -> None:
@@ -253,7 +253,7 @@ class ReplicaNode:
         if answer is None or answer.done():
             return
         if done.outcome.refused is not None:
-            answer.set_exception(Refused(done.outcome.refused))
+            answer.set_exception(OperationRefused(done.outcome.refused))
         else:
             answer.set_result(done.outcome.values)
 
@@ -265,13 +265,13 @@ class ReplicaNode:
         if snapshot is not None:
             await self._restore(snapshot)
 
-    async def _restore(self, snapshot: Snapshot) -> None:
+    async def _restore(self, snapshot: ReplicaSnapshot) -> None:
         """Take over the state, then what was delivered meanwhile; `apply` drops what the state contains."""
         await self._with_store(self._replace_state, snapshot)
         await self._take(self._kept.pop(snapshot.topic))
         self._ready[snapshot.topic].set()
 
-    def _replace_state(self, snapshot: Snapshot) -> None:
+    def _replace_state(self, snapshot: ReplicaSnapshot) -> None:
         self.replica.restore(snapshot)
         if self._restored is not None:
             self._restored(self.replica)
@@ -292,13 +292,13 @@ class ReplicaNode:
 
     # Helpers
 
-    async def _session_over(self, lost: SessionLost) -> None:
+    async def _session_over(self, lost: BusSessionLost) -> None:
         if lost.fenced:
             for topic in self.topics:
                 await self._with_store(self.replica.start_over, topic)
         self._fail(lost)
 
-    def _fail(self, lost: SessionLost) -> None:
+    def _fail(self, lost: BusSessionLost) -> None:
         self.lost = self.lost or lost
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():

@@ -43,7 +43,7 @@ _MARK = "__ordercast_operation__"
 _SERVICE = "__ordercast_service__"
 
 
-class Refused(Exception):  # noqa: N818 - a decision of the operation, not an error of anybody
+class OperationRefused(Exception):  # noqa: N818 - a decision of the operation, not an error of anybody
     """The operation's own decision not to happen, such as insufficient funds. Whatever it had written is undone."""
 
     def __init__(self, reason: str) -> None:

@@ -23,7 +23,7 @@ Value = bytes | None
 Pairs = tuple[tuple[str, Value], ...]
 
 
-class Operation(msgspec.Struct, frozen=True, array_like=True):
+class KvOperation(msgspec.Struct, frozen=True, array_like=True):
     """Reads and writes that happen as one step; the reads see what was there before the writes."""
 
     reads: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     home: NodeId
     number: int
-    operation: Operation
+    operation: KvOperation
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class KvPart(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """What one partition read for an operation of the receiver."""
 
     number: int
@@ -82,14 +82,14 @@ class Partitioning:
     def partition_of(self, key: str) -> int:
         return zlib.crc32(key.encode()) % len(self.partitions)
 
-    def partitions_of(self, operation: Operation) -> set[int]:
+    def partitions_of(self, operation: KvOperation) -> set[int]:
         return {self.partition_of(key) for key in operation.keys}
 
-    def nodes_of(self, operation: Operation) -> tuple[NodeId, ...]:
+    def nodes_of(self, operation: KvOperation) -> tuple[NodeId, ...]:
         return tuple(node for i in sorted(self.partitions_of(operation)) for node in self.partitions[i])
 
 
-class Waiting(State):
+class KvWaiting(State):
     """An operation of this node, and the partitions that have not answered."""
 
     def __init__(self, missing: set[int]) -> None:
@@ -110,29 +110,29 @@ class KeyValueReplica(State):
         """The own one; None: this node holds no data."""
         self.data: dict[str, bytes] = {}
         self.begun = 0
-        self.waiting: dict[int, Waiting] = {}
+        self.waiting: dict[int, KvWaiting] = {}
 
     def begin(self, reads: Sequence[str] = (), writes: Mapping[str, Value] | None = None) -> tuple[int, Posting]:
         """A new operation: its number, and what has to be multicast for it. It is done when `deliver` says so."""
-        operation = Operation(tuple(dict.fromkeys(reads)), tuple((writes or {}).items()))
+        operation = KvOperation(tuple(dict.fromkeys(reads)), tuple((writes or {}).items()))
         if not operation.keys:
             raise UsageError("an operation has to read or write at least one key")
         if self.partition is None:
             raise UsageError(f"{self.node}: only nodes of the store can ask, for the answers are multicast to them")
         self.begun += 1
-        self.waiting[self.begun] = Waiting(self.partitioning.partitions_of(operation))
+        self.waiting[self.begun] = KvWaiting(self.partitioning.partitions_of(operation))
         command = Command(self.node, self.begun, operation)
         return self.begun, Posting(msgspec.msgpack.encode(command), self.partitioning.nodes_of(operation))
 
     def deliver(self, payload: bytes) -> tuple[Posting | None, Result | None]:
         """Execute what was delivered: perhaps an answer has to be sent, perhaps an own operation is done."""
         try:
-            what = msgspec.msgpack.decode(payload, type=Command | Part)
+            what = msgspec.msgpack.decode(payload, type=Command | KvPart)
         except NOT_DECODABLE:
             return None, None  # No operation of this store; every replica skips it alike.
         match what:
             case Command(home, number, operation):
-                part = Part(number, self._own_partition(), self._execute(operation))
+                part = KvPart(number, self._own_partition(), self._execute(operation))
                 if home == self.node:
                     return None, self._collect(part)
                 return Posting(msgspec.msgpack.encode(part), (home,)), None
@@ -144,7 +144,7 @@ class KeyValueReplica(State):
             raise InvariantError(f"{self.node} holds no partition and was sent an operation")
         return self.partition
 
-    def _execute(self, operation: Operation) -> Pairs:
+    def _execute(self, operation: KvOperation) -> Pairs:
         mine = [key for key in operation.reads if self.partitioning.partition_of(key) == self.partition]
         values = tuple((key, self.data.get(key)) for key in mine)
         for key, value in operation.writes:
@@ -156,7 +156,7 @@ class KeyValueReplica(State):
                 self.data[key] = value
         return values
 
-    def _collect(self, part: Part) -> Result | None:
+    def _collect(self, part: KvPart) -> Result | None:
         """The first replica of a partition that answers speaks for it."""
         waiting = self.waiting.get(part.number)
         if waiting is None or part.partition not in waiting.missing:
@@ -172,6 +172,6 @@ class KeyValueReplica(State):
 
 def without_values(answer: Posting, problem: str) -> Posting:
     """An answer that says only why it has no values."""
-    part = msgspec.msgpack.decode(answer.payload, type=Part)
+    part = msgspec.msgpack.decode(answer.payload, type=KvPart)
     refusal = msgspec.structs.replace(part, values=(), problem=problem)
     return Posting(msgspec.msgpack.encode(refusal), answer.to)

@@ -19,10 +19,10 @@ from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary
 from ordercast.services.data_service import ApplyContext, ReadOnly, checked_call, perform
 from ordercast.services.dispatcher import Dispatcher
-from ordercast.services.operations import Refused
-from ordercast.services.staging import Cells, Prefixed, Retry, Stage
+from ordercast.services.operations import OperationRefused
+from ordercast.services.staging import Cells, Prefixed, Retry, StagedWrites
 from ordercast.services.stores.port import Store, StoreError
-from ordercast.services.wire import Call, Outcome, Unit, decode_body
+from ordercast.services.wire import Call, Unit, UnitOutcome, decode_body
 
 T = TypeVar("T")
 _Row = tuple[int, tuple[int, ...]]
@@ -37,10 +37,10 @@ class Applied(msgspec.Struct, frozen=True):
     publication: Publication
     unit: Unit | None
     """None: the payload was nothing a service understands."""
-    outcome: Outcome
+    outcome: UnitOutcome
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class ReplicaSnapshot(msgspec.Struct, frozen=True):
     """The state of one topic between two deliveries, and which deliveries it contains."""
 
     topic: Topic
@@ -55,7 +55,7 @@ class Replica:
         self.store = store
         self.dispatcher = dispatcher
         self._retry = retry or _give_up
-        self._stage = Stage(store)
+        self._stage = StagedWrites(store)
         self._received: dict[Topic, Received] = {}
 
     # What it has
@@ -102,14 +102,14 @@ class Replica:
         body = decode_body(publication.payload)
         unit = body if isinstance(body, Unit) else None
         if unit is None:
-            return Applied(publication, None, Outcome(refused="the payload is not an operation"))
+            return Applied(publication, None, UnitOutcome(refused="the payload is not an operation"))
         attempt = 0
         while True:
             try:
                 values = tuple(self._perform(call, publication, publication.origin == own) for call in unit.calls)
-            except Refused as refusal:
+            except OperationRefused as refusal:
                 self._stage.undo()
-                return Applied(publication, unit, Outcome(refused=refusal.reason))
+                return Applied(publication, unit, UnitOutcome(refused=refusal.reason))
             except StoreError as error:
                 self._stage.undo()
                 self._stage.end()
@@ -117,12 +117,12 @@ class Replica:
                 self._retry(error, attempt)
             else:
                 self._stage.keep()
-                return Applied(publication, unit, Outcome(values))
+                return Applied(publication, unit, UnitOutcome(values))
 
     def _perform(self, call: Call, publication: Publication, own: bool) -> object:
         data = self.dispatcher.find(publication.topic, call.service)
         if data is None:
-            raise Refused(f"no service {call.service!r} on {publication.topic}")
+            raise OperationRefused(f"no service {call.service!r} on {publication.topic}")
         whole, read_only = checked_call(data, call, publication)
         cells: Cells = self._cells(publication.topic, call.service)
         context = ApplyContext(
@@ -177,11 +177,11 @@ class Replica:
 
     # Snapshots
 
-    def snapshot(self, topic: Topic) -> Snapshot:
+    def snapshot(self, topic: Topic) -> ReplicaSnapshot:
         """The state of the topic as it is between two deliveries. It holds a prefix of what this replica delivers."""
-        return self._read(lambda: Snapshot(topic, self.received(topic), self._services(topic)))
+        return self._read(lambda: ReplicaSnapshot(topic, self.received(topic), self._services(topic)))
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: ReplicaSnapshot) -> None:
         """Replace the state of the topic, and what counts as received, by that of another replica; all or nothing."""
         topic = snapshot.topic
         self._read(lambda: self._clear(topic))

@@ -23,13 +23,13 @@ from ordercast.core.ids import Origin, Topic
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
-from ordercast.services.replica import Replica, Snapshot
+from ordercast.services.replica import Replica, ReplicaSnapshot
 
 CHUNK_BYTES = 256 * 1024
 _CONTROL = "_snapshots."
 
 
-class Request(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, tag=1):
     token: bytes
     base: Vector
 
@@ -50,9 +50,9 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag=4):
     data: bytes
 
 
-Word = Request | Offer | Pick | Chunk
+Word = SnapshotRequest | Offer | Pick | Chunk
 _decoder = msgspec.msgpack.Decoder(Word)
-_snapshots = msgspec.msgpack.Decoder(Snapshot)
+_snapshots = msgspec.msgpack.Decoder(ReplicaSnapshot)
 Say = Callable[[Topic, bytes], None]
 
 
@@ -87,9 +87,9 @@ class SnapshotExchange:
     def ask(self, topic: Topic, base: Vector) -> None:
         """Ask all members; again, with a new token, if the last attempt came to nothing."""
         wish = self.wishes[topic] = Wish(self._new_token(), base)
-        self._tell(topic, Request(wish.token, base))
+        self._tell(topic, SnapshotRequest(wish.token, base))
 
-    def hear(self, publication: Publication) -> Snapshot | None:
+    def hear(self, publication: Publication) -> ReplicaSnapshot | None:
         """Something on a control topic. A snapshot, once this replica has all of one that it asked for."""
         topic = data_topic(publication.topic)
         try:
@@ -99,7 +99,7 @@ class SnapshotExchange:
         if topic is None:
             return None
         match word:
-            case Request(token, base):
+            case SnapshotRequest(token, base):
                 if publication.origin != self._me and topic not in self.wishes and self._holds(topic, base):
                     self._tell(topic, Offer(token))
             case Offer(token):
@@ -123,7 +123,7 @@ class SnapshotExchange:
         for index, part in enumerate(parts):
             self._tell(topic, Chunk(token, index, len(parts), part))
 
-    def _collect(self, topic: Topic, sender: Origin, chunk: Chunk) -> Snapshot | None:
+    def _collect(self, topic: Topic, sender: Origin, chunk: Chunk) -> ReplicaSnapshot | None:
         wish = self.wishes.get(topic)
         if wish is None or wish.token != chunk.token or wish.member != sender:
             return None

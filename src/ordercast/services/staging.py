@@ -24,7 +24,7 @@ class Cells(Protocol):
     def scan(self, prefix: str = "") -> Iterator[tuple[str, bytes]]: ...
 
 
-class Stage:
+class StagedWrites:
     """Reads through to the store, keeps writes until `commit`. `undo` forgets those since the last `keep`."""
 
     def __init__(self, store: Store) -> None:
@@ -108,7 +108,7 @@ class Stage:
 class Prefixed:
     """The part of a stage that belongs to one service on one topic."""
 
-    def __init__(self, stage: Stage, prefix: str) -> None:
+    def __init__(self, stage: StagedWrites, prefix: str) -> None:
         self._stage = stage
         self._prefix = prefix
 

@@ -31,7 +31,7 @@ class Elsewhere(msgspec.Struct, frozen=True, array_like=True, tag=2):
     size: int
 
 
-class Outcome(msgspec.Struct, frozen=True, array_like=True):
+class UnitOutcome(msgspec.Struct, frozen=True, array_like=True):
     """What a unit came to at one replica: a value per call, or the reason why nothing of it happened."""
 
     values: tuple[Any, ...] = ()

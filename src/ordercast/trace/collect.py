@@ -35,7 +35,7 @@ _BATCH = 1 << 16
 _values = attrgetter(*(name for name, _, _ in COLUMNS if name not in ("run", "node", "seq")))
 
 
-class Life(msgspec.Struct):
+class JournalLife(msgspec.Struct):
     """One process's time as a node."""
 
     journal: Path
@@ -43,7 +43,7 @@ class Life(msgspec.Struct):
     """When it was killed, counted like the journal's times; None: it ended in peace."""
 
 
-def collect(run_id: str, lives: dict[NodeId, list[Life]], writer: RunWriter) -> Counter[str]:
+def collect(run_id: str, lives: dict[NodeId, list[JournalLife]], writer: RunWriter) -> Counter[str]:
     """Write every node's history, life after life; how many events of each kind there were."""
     kinds: Counter[str] = Counter()
     batch: list[tuple[Any, ...]] = []
@@ -63,7 +63,7 @@ def _event(run_id: str, node: str, seq: int, row: Row) -> tuple[Any, ...]:
     return (run_id, node, seq, kind, *values, sorted(info.items()) if info else None)
 
 
-def _history(lives: list[Life]) -> Iterator[Row]:
+def _history(lives: list[JournalLife]) -> Iterator[Row]:
     """The rows of all lives in order; a killed one ends with the crash that it could not record itself."""
     for life in lives:
         if life.journal.exists():

@@ -10,7 +10,7 @@ import msgspec
 from ordercast.trace.store import TraceError
 
 if TYPE_CHECKING:
-    from ordercast.verify.load import Trace
+    from ordercast.verify.load import LoadedTrace
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -26,12 +26,12 @@ class Asked(msgspec.Struct, frozen=True):
     complete: bool = False
     """The caller vouches that all that was under way at the end had arrived, and is in the trace."""
 
-    def groups_of(self, trace: Trace) -> dict[str, list[str]] | None:
+    def groups_of(self, trace: LoadedTrace) -> dict[str, list[str]] | None:
         if self.members is not None:
             return self.members
         return trace.manifest.groups if trace.manifest else None
 
-    def is_complete(self, trace: Trace) -> bool | None:
+    def is_complete(self, trace: LoadedTrace) -> bool | None:
         if self.complete:
             return True
         return trace.manifest.drained if trace.manifest else None

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ordercast.verify import obligations
 from ordercast.verify.arrow import taken
-from ordercast.verify.columns import BIT, About, Arrays, Columns, Digest, Names
+from ordercast.verify.columns import BIT, Arrays, Columns, Names, RunFacts, StateDigest
 from ordercast.verify.duties import Duties, duties_of
 from ordercast.verify.kernels.integrity import overtaken, repeated
 from ordercast.verify.kernels.realize import publish_order
@@ -23,7 +23,7 @@ from ordercast.verify.verdict import ASSUMED, EXCUSED, MADE, MISSING, OWED
 if TYPE_CHECKING:
     from ordercast.verify.asked import Asked
     from ordercast.verify.kernels.jit import Ints, Offsets
-    from ordercast.verify.load import Trace
+    from ordercast.verify.load import LoadedTrace
     from ordercast.verify.order import Scopes
 
 NO_TIME = np.iinfo(np.int64).max
@@ -31,7 +31,7 @@ NO_TIME = np.iinfo(np.int64).max
 INVENTED, REPUBLISHED, DUPLICATE, EARLY, NOT_FOR_IT, BEFORE_BY_CLOCK = range(6)
 
 
-def prepare(trace: Trace, asked: Asked) -> Columns:
+def prepare(trace: LoadedTrace, asked: Asked) -> Columns:
     """Everything the checks need to know of `trace`."""
     manifest = trace.manifest
     groups = asked.groups_of(trace)
@@ -79,9 +79,9 @@ def prepare(trace: Trace, asked: Asked) -> Columns:
     return Columns(about, arrays, Names(logs.names, nodes, pa.array(duties.topics, pa.string()), duties.key_names))
 
 
-def _about(trace: Trace, rows: Rows, duties: Duties, scopes: Scopes) -> About:
+def _about(trace: LoadedTrace, rows: Rows, duties: Duties, scopes: Scopes) -> RunFacts:
     manifest = trace.manifest
-    return About(
+    return RunFacts(
         run=trace.run,
         path=trace.path,
         protocol=manifest.protocol if manifest else "foreign trace",
@@ -169,7 +169,7 @@ def _not_for_it(owed: obligations.Owed, logs: Logs, lives: Lives, rows: Rows) ->
     return _odd(NOT_FOR_IT, logs.entry[where], logs.ev[where], lives, rows)
 
 
-def _before_by_clock(trace: Trace, rows: Rows, logs: Logs, lives: Lives) -> Ints:
+def _before_by_clock(trace: LoadedTrace, rows: Rows, logs: Logs, lives: Lives) -> Ints:
     """Deliveries that are dated before their publication, where one clock dates both."""
     if trace.manifest is None or trace.manifest.clock != "global":
         return np.empty((0, 4), np.int32)
@@ -180,7 +180,7 @@ def _before_by_clock(trace: Trace, rows: Rows, logs: Logs, lives: Lives) -> Ints
     return _odd(BEFORE_BY_CLOCK, logs.entry[where], logs.ev[where], lives, rows)
 
 
-def _moments(trace: Trace, rows: Rows, logs: Logs, duties: Duties) -> dict[str, Any]:
+def _moments(trace: LoadedTrace, rows: Rows, logs: Logs, duties: Duties) -> dict[str, Any]:
     """When each message was published and first delivered, where that matters and all nodes share a clock."""
     shared = trace.manifest is not None and trace.manifest.clock == "global"
     if not shared or not (duties.obliges & BIT["real-time"]).any():
@@ -215,20 +215,22 @@ def _outsiders(
     return np.ascontiguousarray(found[first]), int(tagged.size)
 
 
-def _last_digests(rows: Rows, lives: Lives) -> list[Digest]:
+def _last_digests(rows: Rows, lives: Lives) -> list[StateDigest]:
     """The last digest per live receiver and topic."""
     entries, values = digests(rows)
     receiver = np.searchsorted(lives.entry_off, entries, side="right") - 1
     topics = rows.column("topic", entries) if entries.size else []
-    last: dict[tuple[int, str], Digest] = {}
+    last: dict[tuple[int, str], StateDigest] = {}
     for entry, column, topic, value in zip(entries, receiver, topics, values, strict=True):
         if lives.alive[column]:
             name = rows.nodes[lives.node[column]]
-            last[int(column), topic or ""] = Digest(name, topic or "", value, int(rows.seq[entry]))
+            last[int(column), topic or ""] = StateDigest(name, topic or "", value, int(rows.seq[entry]))
     return [last[key] for key in sorted(last)]
 
 
-def _facts(trace: Trace, rows: Rows, messages: int, owed: obligations.Owed, assumed: list[str]) -> dict[str, int | str]:
+def _facts(
+    trace: LoadedTrace, rows: Rows, messages: int, owed: obligations.Owed, assumed: list[str]
+) -> dict[str, int | str]:
     waited = overtaken(rows.kind, rows.msg, rows.off, len(rows.msg_names), KIND["receive"], KIND["deliver"])
     told = "; ".join([trace.assumed] * bool(trace.assumed) + assumed)
     missing = int(owed.asked.sum())

@@ -26,7 +26,7 @@ _ABOUT = "about.json"
 BIT = {check: np.uint16(1 << i) for i, check in enumerate(CHECKS)}
 
 
-class Digest(msgspec.Struct, frozen=True):
+class StateDigest(msgspec.Struct, frozen=True):
     """The last state digest that a live node recorded, of everything or of one topic."""
 
     node: str
@@ -35,7 +35,7 @@ class Digest(msgspec.Struct, frozen=True):
     seq: int
 
 
-class About(msgspec.Struct, kw_only=True):
+class RunFacts(msgspec.Struct, kw_only=True):
     """What is known of the run besides its arrays."""
 
     run: str
@@ -56,7 +56,7 @@ class About(msgspec.Struct, kw_only=True):
     live_rows: int = 0
     """The most rows that the causal kernel needs at once."""
     sends_recorded: int = 0
-    digests: list[Digest] = []
+    digests: list[StateDigest] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class Arrays:
 class Columns:
     """One run, ready to be judged."""
 
-    about: About
+    about: RunFacts
     arrays: Arrays
     names: Names
 
@@ -166,7 +166,7 @@ class Columns:
 def open_columns(directory: Path) -> Columns:
     """What `Columns.save` wrote, mapped rather than read: tasks of one machine share the pages."""
     try:
-        about = msgspec.json.decode((directory / _ABOUT).read_bytes(), type=About)
+        about = msgspec.json.decode((directory / _ABOUT).read_bytes(), type=RunFacts)
         # Copy-on-write, because kernels are compiled for writable arrays; none of them writes to its input.
         arrays = {f.name: np.asarray(np.load(directory / f"{f.name}.npy", mmap_mode="c")) for f in fields(Arrays)}
         names = {f.name: _mapped_names(_names_file(directory, f.name)) for f in fields(Names)}

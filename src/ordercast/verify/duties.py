@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ordercast.trace.store import Manifest
     from ordercast.verify.asked import Asked
     from ordercast.verify.kernels.jit import Ints, Offsets
-    from ordercast.verify.load import Trace
+    from ordercast.verify.load import LoadedTrace
     from ordercast.verify.rows import Rows
 
 
@@ -45,7 +45,7 @@ class Duties:
     key_names: pa.Array[Any]
 
 
-def duties_of(trace: Trace, rows: Rows, publication: Offsets, wanted: Asked) -> Duties:
+def duties_of(trace: LoadedTrace, rows: Rows, publication: Offsets, wanted: Asked) -> Duties:
     """Read the publications of `trace`."""
     asked = wanted.checks
     unknown = [check for check in asked or () if check not in CHECKS]
@@ -116,7 +116,7 @@ def _destinations(published: pa.Table, path: str) -> tuple[Ints, Offsets, list[s
 
 
 def _obliges(
-    trace: Trace, published: pa.Table, topicless: np.ndarray[Any, Any], addressed: Ints, asked: list[str] | None
+    trace: LoadedTrace, published: pa.Table, topicless: np.ndarray[Any, Any], addressed: Ints, asked: list[str] | None
 ) -> np.ndarray[Any, np.dtype[np.uint16]]:
     """The checks each message is held to, as bits: by its own guarantee, what was asked, or what the run claims."""
     names, code = coded(whole(published.column("guarantee").cast(pa.string())).dictionary_encode())
@@ -138,7 +138,7 @@ def _obliges(
     return bits.astype(np.uint16)
 
 
-def _claimed(trace: Trace) -> list[str]:
+def _claimed(trace: LoadedTrace) -> list[str]:
     claims = trace.manifest.claims if trace.manifest else []
     for check in claims:
         if check not in CHECKS:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ordercast.verify.asked import Asked
 from ordercast.verify.build import prepare
-from ordercast.verify.load import Trace, load, normalised, split_runs
+from ordercast.verify.load import LoadedTrace, load, normalised, split_runs
 from ordercast.verify.tasks import BLOCK, Partial, merge, plan, run_task
 from ordercast.verify.verdict import CHECKS, FAIL, NOT_APPLICABLE, ON_CLAIM, PASS, UNKNOWN, CheckResult, Verdict
 from ordercast.verify.witness import witnesses as stories_of
@@ -37,11 +37,11 @@ def judge_table(
 ) -> list[Verdict]:
     """A verdict for every run in an Arrow table of events; `name` stands for its path."""
     whole = normalised(table, name)
-    traces = [Trace(name, manifest.run_id, manifest, whole)] if manifest else split_runs(whole, Path(name))
+    traces = [LoadedTrace(name, manifest.run_id, manifest, whole)] if manifest else split_runs(whole, Path(name))
     return [judge_trace(trace, witnesses=witnesses, **asked) for trace in traces]
 
 
-def judge_trace(trace: Trace, *, witnesses: int = WITNESSES, block: int = BLOCK, **asked: Any) -> Verdict:
+def judge_trace(trace: LoadedTrace, *, witnesses: int = WITNESSES, block: int = BLOCK, **asked: Any) -> Verdict:
     """The verdict on one run. It does not depend on `block`, how many receivers or keys one task takes."""
     columns = prepare(trace, Asked(**asked))
     partials = [run_task(columns, task, cap=witnesses) for task in plan(columns, block=block)]

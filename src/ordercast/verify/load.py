@@ -33,7 +33,7 @@ _READERS = {".jsonl": read_json_lines, ".ndjson": read_json_lines, ".json": read
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class LoadedTrace:
     """The events of one run, with every column there and of its right type, and its manifest if it has one."""
 
     path: str
@@ -61,24 +61,24 @@ def find_runs(path: Path) -> list[Path]:
     return found
 
 
-def load(path: Path) -> Iterator[Trace]:
+def load(path: Path) -> Iterator[LoadedTrace]:
     """Every run in `path`, one at a time, so that only one is in memory."""
     for found in find_runs(path):
         yield from load_run(found)
 
 
-def load_run(path: Path) -> Iterator[Trace]:
+def load_run(path: Path) -> Iterator[LoadedTrace]:
     """The run in one directory, or the runs in one event file."""
     if path.is_dir():
         manifest, assumed = describe_run(path)
         if has_journals(path):
             parts = (_checked(part, path / JOURNALS) for part in journal_tables(path, manifest.run_id))
-            yield Trace(str(path), manifest.run_id, manifest, _joined(parts), assumed)
+            yield LoadedTrace(str(path), manifest.run_id, manifest, _joined(parts), assumed)
             return
         # The manifest has the run's name, and dates matter only where all nodes read one clock.
         without = {"run"} if manifest.clock == "global" else {"run", "time_ns"}
         parts = (_checked(_read_parquet(file, without), file) for file in event_files(path))
-        yield Trace(str(path), manifest.run_id, manifest, pa.concat_tables(parts))
+        yield LoadedTrace(str(path), manifest.run_id, manifest, pa.concat_tables(parts))
         return
     reader = _READERS.get(path.suffix.lower(), _read_parquet if path.suffix.lower() == ".parquet" else None)
     if reader is None:
@@ -91,17 +91,17 @@ def _joined(parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts).unify_dictionaries()
 
 
-def split_runs(table: pa.Table, path: Path) -> Iterator[Trace]:
+def split_runs(table: pa.Table, path: Path) -> Iterator[LoadedTrace]:
     """One trace for each value in the column `run`; one in all if there is no such column."""
     names, codes = coded(table.column("run"))
     runs = np.unique(codes[codes >= 0])
     if runs.size and (codes < 0).any():
         raise TraceError(f"{path}: row {np.flatnonzero(codes < 0)[0] + 1} has no run, others have")
     if not runs.size:
-        yield Trace(str(path), path.stem, None, table)
+        yield LoadedTrace(str(path), path.stem, None, table)
     for run in runs:
         chosen = table if runs.size == 1 else taken(table, np.flatnonzero(codes == run))
-        yield Trace(str(path), names[int(run)].as_py(), None, chosen)
+        yield LoadedTrace(str(path), names[int(run)].as_py(), None, chosen)
 
 
 def normalised(table: pa.Table, where: str) -> pa.Table:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ordercast.trace.schema import INFO_END, INFO_PENDING
-from ordercast.verify.obligations import Change, Interval, Owed, Published, change_of, settle, stays
+from ordercast.verify.obligations import Interval, MembershipChange, Owed, PublishedMessage, change_of, settle, stays
 
 if TYPE_CHECKING:
     from ordercast.verify.asked import Asked
     from ordercast.verify.duties import Duties
     from ordercast.verify.kernels.jit import Ints, Offsets
-    from ordercast.verify.load import Trace
+    from ordercast.verify.load import LoadedTrace
     from ordercast.verify.logs import Lives, Logs
     from ordercast.verify.rows import Rows
 
@@ -22,7 +22,7 @@ _DENSE = 50_000_000
 
 
 def settle_members(
-    trace: Trace, rows: Rows, lives: Lives, logs: Logs, duties: Duties, pub: Ints, asked: Asked
+    trace: LoadedTrace, rows: Rows, lives: Lives, logs: Logs, duties: Duties, pub: Ints, asked: Asked
 ) -> tuple[Owed, Offsets, list[str]]:
     """Every obligation of the run, and what had to be assumed for it, in words.
 
@@ -49,7 +49,7 @@ def settle_members(
     place = np.empty(pub.size, np.int32)
     publishes = np.flatnonzero(logs.ev < 0)
     place[~logs.ev[publishes]] = publishes - logs.off[pub[~logs.ev[publishes]]]
-    messages = Published(
+    messages = PublishedMessage(
         ev=logs.ev,
         off=logs.off,
         pub=pub,
@@ -130,19 +130,21 @@ def _by_rows(
     intervals = []
     for receiver in range(lives.node.size):
         mine = initial.get(rows.nodes[lives.node[receiver]], [])
-        start = Change("recover", -1, 0, _began(rows, lives, receiver)) if lives.life[receiver] else None
+        start = MembershipChange("recover", -1, 0, _began(rows, lives, receiver)) if lives.life[receiver] else None
         intervals += stays(receiver, mine, start, changes.get(receiver, []))
     return intervals
 
 
-def _changes(rows: Rows, lives: Lives, logs: Logs, code: dict[str, int], path: str) -> dict[int, list[Change]]:
+def _changes(
+    rows: Rows, lives: Lives, logs: Logs, code: dict[str, int], path: str
+) -> dict[int, list[MembershipChange]]:
     """Membership rows by receiver. The place of one is the number of publications and deliveries before it."""
     entries = rows.of_kind(*_CHANGES)
     receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1
     places = np.searchsorted(logs.entry, entries) - logs.off[receivers]
     names: list[Any] = [rows.column(name, entries) if entries.size else [] for name in ("kind", "topic", "time_ns")]
     pending, ends = (set(rows.info(key)[0].tolist()) if entries.size else set() for key in (INFO_PENDING, INFO_END))
-    found: dict[int, list[Change]] = {}
+    found: dict[int, list[MembershipChange]] = {}
     for entry, receiver, place, kind, topic, time_ns in zip(entries, receivers, places, *names, strict=True):
         where = f"{path}: node {rows.nodes[lives.node[receiver]]}, seq {rows.seq[entry]}"
         change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)

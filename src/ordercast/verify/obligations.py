@@ -49,7 +49,7 @@ class Interval(NamedTuple):
     """The run ended there, and not the membership."""
 
 
-class Change(NamedTuple):
+class MembershipChange(NamedTuple):
     """A membership row: what happened at which place of a receiver's log. `topic` is -1 for all topics."""
 
     kind: str
@@ -63,7 +63,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedMessage:
     """The messages as the obligations see them. An audience is a topic, or the destinations of one message."""
 
     ev: Ints
@@ -96,7 +96,9 @@ class Owed:
     excused: int
 
 
-def stays(receiver: int, initial: list[int], start: Change | None, changes: list[Change]) -> list[Interval]:
+def stays(
+    receiver: int, initial: list[int], start: MembershipChange | None, changes: list[MembershipChange]
+) -> list[Interval]:
     """The intervals of one receiver: it begins in `initial` (from `start` on, if given) and lives through `changes`.
 
     A subscription that is pending binds once a row without says so; one whose end is pending binds no longer.
@@ -128,7 +130,7 @@ def stays(receiver: int, initial: list[int], start: Change | None, changes: list
     return closed + lasting + [Interval(receiver, t, *current[t], *stop, *PENDING) for t, stop in ending.items()]
 
 
-def settle(messages: Published, fixed: tuple[Ints, Ints], intervals: list[Interval]) -> Owed:
+def settle(messages: PublishedMessage, fixed: tuple[Ints, Ints], intervals: list[Interval]) -> Owed:
     """Decide every obligation. `fixed` are (receiver, audience) that hold from beginning to end."""
     audience_off, order = group(messages.audience, messages.audiences)
     audience_messages = order.astype(np.int32)
@@ -190,7 +192,7 @@ class _Row(NamedTuple):
 
 
 def _statuses(
-    messages: Published, intervals: list[Interval], audience_off: Offsets, audience_messages: Ints
+    messages: PublishedMessage, intervals: list[Interval], audience_off: Offsets, audience_messages: Ints
 ) -> dict[tuple[int, int], _Status]:
     parts = [audience_messages[audience_off[i.audience] : audience_off[i.audience + 1]] for i in intervals]
     ends = [((i.start, i.start_ns), (i.stop, i.stop_ns), (i.end, i.end_ns)) for i in intervals]
@@ -220,13 +222,13 @@ def _statuses(
     return statuses
 
 
-def _by_clock(messages: Published, rows: list[_Row]) -> list[_Bools]:
+def _by_clock(messages: PublishedMessage, rows: list[_Row]) -> list[_Bools]:
     """The answers by the clock of all nodes."""
     assert messages.time_ns is not None
     return [messages.time_ns[row.part] > row.time_ns for row in rows]
 
 
-def _by_causality(messages: Published, rows: list[_Row]) -> list[_Bools]:
+def _by_causality(messages: PublishedMessage, rows: list[_Row]) -> list[_Bools]:
     """The answers by happened-before, which always runs through all topics: it is a fact of the execution."""
     if not rows:
         return []
@@ -246,8 +248,8 @@ def _by_causality(messages: Published, rows: list[_Row]) -> list[_Bools]:
     return after
 
 
-def change_of(kind: str, topic: int | None, place: int, time_ns: int | None, where: str) -> Change:
+def change_of(kind: str, topic: int | None, place: int, time_ns: int | None, where: str) -> MembershipChange:
     """A membership row, checked."""
     if kind in ("subscribe", "unsubscribe") and topic is None:
         raise TraceError(f"{where}: {kind} without topic")
-    return Change(kind, -1 if topic is None else topic, place, time_ns or 0)
+    return MembershipChange(kind, -1 if topic is None else topic, place, time_ns or 0)

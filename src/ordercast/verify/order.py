@@ -29,7 +29,7 @@ class Scopes:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class DeliveryOrder:
     """The arrays of columns.Arrays that are about order, and the most rows that the causal kernel needs at once."""
 
     arrays: dict[str, Any]
@@ -47,7 +47,7 @@ def scopes_of(manifest: Manifest | None, path: str, scope: str | None, order_sco
     return Scopes(causal, order)
 
 
-def happened_before(ev: Ints, off: Offsets, duties: Duties, scopes: Scopes) -> Order:
+def happened_before(ev: Ints, off: Offsets, duties: Duties, scopes: Scopes) -> DeliveryOrder:
     """Cut the logs as the scope says, and find each message's predecessors."""
     log, log_off = ev, off
     if scopes.causal == "topic":
@@ -63,7 +63,7 @@ def happened_before(ev: Ints, off: Offsets, duties: Duties, scopes: Scopes) -> O
         edge_off, edges = prune(log, chain, at, begin, log_off.size - 1)
     refs, live = readers(prev, edge_off, edges)
     arrays = {"log": log, "log_off": log_off, "chain": chain, "at": at, "line_off": line_off, "lines": lines}
-    return Order(arrays | {"prev": prev, "edge_off": edge_off, "edges": edges, "refs": refs}, live)
+    return DeliveryOrder(arrays | {"prev": prev, "edge_off": edge_off, "edges": edges, "refs": refs}, live)
 
 
 def _lines(chain: Ints, duties: Duties) -> Ints:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ordercast.verify.kernels.jit import Ints, Offsets
-    from ordercast.verify.load import Trace
+    from ordercast.verify.load import LoadedTrace
 
 KIND = {name: code for code, name in enumerate(KINDS)}
 _MOST_SEQ = (1 << 31) - 2
@@ -68,7 +68,7 @@ class Rows:
         return entry_of[row][order], taken(maps.items, having[order]).to_pylist()
 
 
-def sorted_rows(trace: Trace, more_nodes: set[str]) -> Rows:
+def sorted_rows(trace: LoadedTrace, more_nodes: set[str]) -> Rows:
     """Sort the rows of `trace` by node name and seq. `more_nodes` exist even if they have no row."""
     table = trace.table
     node_names, node_codes = coded(table.column("node"))

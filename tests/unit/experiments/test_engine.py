@@ -12,14 +12,14 @@ import pytest
 
 from ordercast.core.errors import InvariantError
 from ordercast.experiments.kit.engine import distinct, results_table, run_study
-from ordercast.experiments.kit.parts import Part, Parts
+from ordercast.experiments.kit.parts import StudyPart, StudyParts
 from ordercast.experiments.kit.study import Claim, Picture, Row, Study
 from ordercast.experiments.kit.sweep import Sweep, attempt
 from ordercast.verify.spark.java import EnvironmentLacks
 
 
-def part(id_: str, parameters: Row, result: Row) -> Part:
-    return Part(id=id_, parameters=parameters, result=result, seconds=0.1)
+def part(id_: str, parameters: Row, result: Row) -> StudyPart:
+    return StudyPart(id=id_, parameters=parameters, result=result, seconds=0.1)
 
 
 def test_a_row_holds_id_parameters_and_measurements() -> None:
@@ -71,7 +71,7 @@ def test_a_finished_study_is_concluded_without_starting_spark(tmp_path: Path, mo
 
     monkeypatch.setattr("ordercast.verify.spark.session.session", no_spark)
     for configuration in STUDY.configurations("quick"):
-        Parts(tmp_path).keep(part(configuration.id, configuration.parameters, {"x": 1}))
+        StudyParts(tmp_path).keep(part(configuration.id, configuration.parameters, {"x": 1}))
     told: list[tuple[int, int]] = []
     result = run_study(STUDY, scale="quick", out=tmp_path, progress=lambda done, all_: told.append((done, all_)))
     assert (result.executed, result.failed, told) == (0, [], [(2, 2)])
@@ -91,7 +91,7 @@ def test_runs_that_came_out_the_same_under_several_seeds_are_counted_once(tmp_pa
     study = msgspec.structs.replace(STUDY, scales={"quick": points})
     for one in study.configurations("quick"):
         moved = 1 if one.parameters == {"n": 2, "seed": 2} else 0
-        Parts(tmp_path).keep(part(one.id, one.parameters, {"x": 7 + moved}))
+        StudyParts(tmp_path).keep(part(one.id, one.parameters, {"x": 7 + moved}))
     result = run_study(study, scale="quick", out=tmp_path)
     assert result.table.num_rows == 6
     assert result.claims[0].measured == "3 rows"

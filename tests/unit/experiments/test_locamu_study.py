@@ -22,7 +22,7 @@ from ordercast.experiments.locamu.runs import (
     SENDER,
     SUBTREES,
     WIRE,
-    Setting,
+    RunSetting,
     chosen,
     configuration,
     measure,
@@ -273,8 +273,8 @@ def test_a_run_that_is_cut_off_out_of_order_breaks_the_order_and_is_named() -> N
 
 
 def test_publishers_are_the_root_or_belong_to_the_seed() -> None:
-    assert chosen(Setting(protocol=LOCAMU, nodes=7, placement=ROOT)) == ["n0"]
-    some = [chosen(Setting(protocol=LOCAMU, nodes=100, publishers=10, seed=seed)) for seed in (0, 0, 1)]
+    assert chosen(RunSetting(protocol=LOCAMU, nodes=7, placement=ROOT)) == ["n0"]
+    some = [chosen(RunSetting(protocol=LOCAMU, nodes=100, publishers=10, seed=seed)) for seed in (0, 0, 1)]
     assert some[0] == some[1] != some[2]
     assert len(set(some[0])) == 10
 
@@ -319,7 +319,9 @@ def test_what_only_the_sender_pays_for_leaves_more() -> None:
 
 
 def test_the_scenario_of_many_groups_lets_publishers_choose_among_their_own() -> None:
-    load: Any = scenario(Setting(protocol=LOCAMU, nodes=15, groups=SUBTREES, publishers=3, outstanding=2)).workload[0]
+    load: Any = scenario(RunSetting(protocol=LOCAMU, nodes=15, groups=SUBTREES, publishers=3, outstanding=2)).workload[
+        0
+    ]
     assert (load.topics, load.outstanding, len(load.publishers)) == ("member", 2, 3)
 
 

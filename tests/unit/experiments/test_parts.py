@@ -8,43 +8,43 @@ import pytest
 from msgspec.structs import replace
 
 from ordercast.core.errors import UsageError
-from ordercast.experiments.kit.parts import PARTS, Part, Parts, replacing_directory, write_atomically
+from ordercast.experiments.kit.parts import PARTS, StudyPart, StudyParts, replacing_directory, write_atomically
 from ordercast.experiments.kit.study import Configuration
 
 ONE = Configuration("1" * 16, {"n": 1})
 TWO = Configuration("2" * 16, {"n": 2})
 
 
-def part_of(configuration: Configuration) -> Part:
-    return Part(id=configuration.id, parameters=configuration.parameters, result={"square": 1.5}, seconds=0.1)
+def part_of(configuration: Configuration) -> StudyPart:
+    return StudyPart(id=configuration.id, parameters=configuration.parameters, result={"square": 1.5}, seconds=0.1)
 
 
 def test_a_finished_configuration_is_found_again(tmp_path: Path) -> None:
-    Parts(tmp_path).keep(part_of(ONE))
-    assert Parts(tmp_path).finished([ONE, TWO]) == {ONE.id: part_of(ONE)}
+    StudyParts(tmp_path).keep(part_of(ONE))
+    assert StudyParts(tmp_path).finished([ONE, TWO]) == {ONE.id: part_of(ONE)}
 
 
 def test_a_forgotten_one_is_not(tmp_path: Path) -> None:
-    Parts(tmp_path).keep(part_of(ONE))
-    Parts(tmp_path).forget()
-    assert Parts(tmp_path).finished([ONE]) == {}
+    StudyParts(tmp_path).keep(part_of(ONE))
+    StudyParts(tmp_path).forget()
+    assert StudyParts(tmp_path).finished([ONE]) == {}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"id": 3}', b"\xff"])
 def test_a_damaged_part_counts_as_not_finished(tmp_path: Path, content: bytes) -> None:
-    parts = Parts(tmp_path)
+    parts = StudyParts(tmp_path)
     (tmp_path / PARTS / f"{ONE.id}.json").write_bytes(content)
     assert parts.finished([ONE]) == {}
 
 
 def test_a_part_with_other_parameters_counts_as_not_finished(tmp_path: Path) -> None:
-    parts = Parts(tmp_path)
+    parts = StudyParts(tmp_path)
     parts.keep(part_of(ONE))
     assert parts.finished([Configuration(ONE.id, {"n": 7})]) == {}
 
 
 def test_a_part_of_another_release_counts_as_not_finished(tmp_path: Path) -> None:
-    parts = Parts(tmp_path)
+    parts = StudyParts(tmp_path)
     parts.keep(replace(part_of(ONE), made_by="0.0.1"))
     assert parts.finished([ONE]) == {}
 
@@ -52,7 +52,7 @@ def test_a_part_of_another_release_counts_as_not_finished(tmp_path: Path) -> Non
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"file: cannot be written: "):
-        Parts(tmp_path / "file")
+        StudyParts(tmp_path / "file")
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_no_litter(

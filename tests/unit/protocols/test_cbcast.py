@@ -14,7 +14,7 @@ from ordercast.core.machine import Place
 from ordercast.core.messages import Message, Packet
 from ordercast.protocols import lookup
 from ordercast.protocols.tree.cbcast import Cbcast
-from ordercast.protocols.tree.cbcast_clocks import Clock, Data, Difference, Layout
+from ordercast.protocols.tree.cbcast_clocks import Clock, ClockLayout, Data, Difference
 from tests.support.tree_group import AnyTreeGroup, assert_copy_is_independent, stumble
 
 LINE = "01 12 23"
@@ -106,10 +106,10 @@ def test_a_duplicate_is_ignored() -> None:
     assert group.hand(again, to="1", by="0") == []
 
 
-def layout() -> Layout:
+def layout() -> ClockLayout:
     """Groups 01 and 23 of four nodes: slots 0 to 3 of members, then 4 a group for everybody."""
     group = group_of(groups="01 23")
-    return Layout(group.routes, group.groups)
+    return ClockLayout(group.routes, group.groups)
 
 
 def clock_of(*counts: int, outside: dict[int, int] | None = None) -> Clock:

@@ -19,7 +19,7 @@ from ordercast.protocols.daisy_chain.clocks import (
     with_changes,
     zeros,
 )
-from ordercast.protocols.daisy_chain.packets import Channels, CheckedHop
+from ordercast.protocols.daisy_chain.packets import CheckedHop, ClockChannels
 from tests.support.multicast import Servers
 
 CLOCKS = st.tuples(*[st.integers(0, 3)] * 6)
@@ -84,11 +84,11 @@ def test_decreases_travel_too() -> None:
     assert second.clock == (b_from_2, 1, a_from_1, 0)
 
 
-def _ends(*, reduced: bool) -> tuple[Channels, Channels]:
+def _ends(*, reduced: bool) -> tuple[ClockChannels, ClockChannels]:
     """Both ends of the channel from server 1 to server 2 of four."""
     return (
-        Channels(1, 4, reduced=reduced, keeps_all_heads=False),
-        Channels(2, 4, reduced=reduced, keeps_all_heads=False),
+        ClockChannels(1, 4, reduced=reduced, keeps_all_heads=False),
+        ClockChannels(2, 4, reduced=reduced, keeps_all_heads=False),
     )
 
 

@@ -8,7 +8,17 @@ import pytest
 from ordercast.core.effects import Send, SetTimer
 from ordercast.core.errors import PeerError
 from ordercast.protocols.flood.flood import Data, Flood
-from ordercast.protocols.shared.links import ABOVE_LIMIT, ACK, ACK_EVERY, HELLO, RESEND, Ack, Hello, Link, Welcome
+from ordercast.protocols.shared.links import (
+    ABOVE_LIMIT,
+    ACK,
+    ACK_EVERY,
+    HELLO,
+    RESEND,
+    Ack,
+    Hello,
+    ReliableLink,
+    Welcome,
+)
 from tests.support.group import Group
 
 
@@ -16,7 +26,7 @@ def pair(**options: object) -> Group:
     return Group("flood", "ann", "bob", **options)
 
 
-def link(group: Group, node: str, peer: str) -> Link:
+def link(group: Group, node: str, peer: str) -> ReliableLink:
     machine = group.machines[node]  # type: ignore[index]
     assert isinstance(machine, Flood)
     return machine.links.links[peer]  # type: ignore[index]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ordercast.core.errors import PeerError
 from ordercast.protocols.locamu.packets import Ack, Alias, Data, Plain, flat_names, read_names
 from ordercast.protocols.locamu.processed import MOST_BEYOND, in_runs, of_runs
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.waiting import WaitingCopies
 from tests.support.locamu_lab import TreeGroup, line
 
 _NUMBERS = st.integers(0, 1 << 40)
@@ -174,7 +174,7 @@ def test_who_acknowledges_a_stream_twice_in_a_packet_is_named() -> None:
 
 def test_acknowledgements_of_the_impossible_do_not_add_up() -> None:
     """LCM-S4: numbers that linked nodes have acknowledged."""
-    waiting = Waiting()
+    waiting = WaitingCopies()
     for i in range(4):
         waiting.acknowledge(1, [(0, 0, 1 + i * MOST_BEYOND, MOST_BEYOND)])
     assert sum(map(len, waiting.beyond.values())) == MOST_BEYOND

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ordercast.trace.store import Manifest
-from ordercast.verify.spark.run_metrics import QUANTILES, Distribution, Mark, RunMetrics, Slice
+from ordercast.verify.spark.run_metrics import QUANTILES, Distribution, RunMetrics, Slice, TimelineMark
 from ordercast.verify.verdict import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, CheckResult, Verdict, Witness
 
 
@@ -47,11 +47,11 @@ def full_metrics(run: str = "calm-7", **changes: Any) -> RunMetrics:
         "detection_ms": spread(90, 1),
         "timeline": [Slice(step * 0.05, 60, None if step == 9 else 20.0) for step in range(60)],
         "marks": [
-            Mark(1.0, "crash", "cho", None),
-            Mark(1.1, "suspect", "bob", "cho"),
-            Mark(1.1, "repair_start", "bob", "cho"),
-            Mark(1.2, "repair_end", "bob", "cho"),
-            Mark(2.0, "recover", "cho", None),
+            TimelineMark(1.0, "crash", "cho", None),
+            TimelineMark(1.1, "suspect", "bob", "cho"),
+            TimelineMark(1.1, "repair_start", "bob", "cho"),
+            TimelineMark(1.2, "repair_end", "bob", "cho"),
+            TimelineMark(2.0, "recover", "cho", None),
         ],
     }
     return RunMetrics(**{**values, **changes})

@@ -7,7 +7,7 @@ import pytest
 
 from ordercast.report.page import RunReport, render
 from ordercast.report.trees import layout
-from ordercast.verify.spark.run_metrics import Digest, Mark, Repair, RunMetrics, Topology
+from ordercast.verify.spark.run_metrics import MeasuredRepair, ReplicaDigest, RunMetrics, TimelineMark, Topology
 from tests.unit.report.builders import full_metrics, manifest, verdict
 from tests.unit.report.test_page import Page
 
@@ -20,16 +20,20 @@ TREE = Topology(
     repaired=True,
 )
 REPAIRS = [
-    Repair("b1", False, "b0", 1.0, 0, attached_ms=40.0, role="root", rounds=1, election_ms=39.5, term="2:b1"),
-    Repair("b2", False, "b0", 1.0, 0, attached_ms=60.0, synchronised_ms=80.0, parent="b1", rounds=2),
-    Repair("cho", True, "b2", 1.2, 0, attached_ms=30.0, parent="b1"),
-    Repair("dan", True, "b2", 1.2, 0),
+    MeasuredRepair("b1", False, "b0", 1.0, 0, attached_ms=40.0, role="root", rounds=1, election_ms=39.5, term="2:b1"),
+    MeasuredRepair("b2", False, "b0", 1.0, 0, attached_ms=60.0, synchronised_ms=80.0, parent="b1", rounds=2),
+    MeasuredRepair("cho", True, "b2", 1.2, 0, attached_ms=30.0, parent="b1"),
+    MeasuredRepair("dan", True, "b2", 1.2, 0),
 ]
 
 
 def broker_run(**changes: object) -> RunMetrics:
-    about = {"topology": TREE, "repairs": REPAIRS, "digests": [Digest("cho", "t", "d1"), Digest("dan", "t", "d1")]}
-    return full_metrics(marks=[Mark(0.9, "crash", "b0", None)], **{**about, **changes})
+    about = {
+        "topology": TREE,
+        "repairs": REPAIRS,
+        "digests": [ReplicaDigest("cho", "t", "d1"), ReplicaDigest("dan", "t", "d1")],
+    }
+    return full_metrics(marks=[TimelineMark(0.9, "crash", "b0", None)], **{**about, **changes})
 
 
 def page_of(metrics: RunMetrics) -> Page:
@@ -65,7 +69,7 @@ def test_every_repair_is_told_with_what_it_took() -> None:
 
 @pytest.mark.parametrize(("other", "words"), [("d1", "equal"), ("d2", "2 different states")])
 def test_replicas_are_compared(other: str, words: str) -> None:
-    text = page_of(broker_run(digests=[Digest("cho", "t", "d1"), Digest("dan", "t", other)])).text
+    text = page_of(broker_run(digests=[ReplicaDigest("cho", "t", "d1"), ReplicaDigest("dan", "t", other)])).text
     assert f"cho t d1 {words} dan t {other} {words}" in text
 
 

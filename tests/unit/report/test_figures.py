@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from ordercast.report.figures import cumulative, over_time, repair_spans
-from ordercast.verify.spark.run_metrics import Mark
+from ordercast.verify.spark.run_metrics import TimelineMark
 from tests.unit.report.builders import full_metrics, spread
 
 
 def test_overlapping_repairs_are_one_span_and_unfinished_ones_none() -> None:
     marks = [
-        Mark(1.0, "repair_start", "a", "x"),
-        Mark(1.5, "repair_start", "b", "x"),
-        Mark(1.6, "repair_start", "a", "x"),
-        Mark(2.0, "repair_end", "a", "x"),
-        Mark(3.0, "repair_end", "b", "x"),
-        Mark(3.5, "repair_end", "b", "x"),
-        Mark(4.0, "repair_start", "c", None),
+        TimelineMark(1.0, "repair_start", "a", "x"),
+        TimelineMark(1.5, "repair_start", "b", "x"),
+        TimelineMark(1.6, "repair_start", "a", "x"),
+        TimelineMark(2.0, "repair_end", "a", "x"),
+        TimelineMark(3.0, "repair_end", "b", "x"),
+        TimelineMark(3.5, "repair_end", "b", "x"),
+        TimelineMark(4.0, "repair_start", "c", None),
     ]
     assert repair_spans(marks) == [(1.0, 3.0)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.report.study import StudyReport, Table, render_study, write_study_report
+from ordercast.report.study import ResultTable, StudyReport, render_study, write_study_report
 from ordercast.trace.store import TraceError
 from tests.unit.report.test_page import Page
 
@@ -34,7 +34,9 @@ def study(tmp_path: Path, **changes: object) -> StudyReport:
         "claims": [claim("C1", True)],
         "figures": [(figure, "Headers of a copy, by the number of nodes. n = 3 runs a point.")],
         "failed": [],
-        "table": Table(["protocol", "nodes", "rate", "bytes"], 3, [["vector", 64, 1.0, 9], ["<b>", None, 1.0, None]]),
+        "table": ResultTable(
+            ["protocol", "nodes", "rate", "bytes"], 3, [["vector", 64, 1.0, 9], ["<b>", None, 1.0, None]]
+        ),
         "command": "ordercast experiment run vector-overhead",
     }
     return StudyReport(**{**values, **changes})  # type: ignore[arg-type]
@@ -94,7 +96,7 @@ def test_claims_of_the_source_are_counted_apart_from_our_own(tmp_path: Path) -> 
 def test_many_columns_are_divided_so_that_none_is_cut_off(tmp_path: Path) -> None:
     names = [f"m{i}" for i in range(25)]
     rows = [["vector", *range(25)], ["fifo", *range(1, 26)]]
-    page = Page(render_study(study(tmp_path, table=Table(["protocol", *names], 1, rows))))
+    page = Page(render_study(study(tmp_path, table=ResultTable(["protocol", *names], 1, rows))))
     tables = page.text.split("One row a configuration")[1:]
     assert len(tables) == 3
     assert all("vector" in text and "fifo" in text for text in tables)

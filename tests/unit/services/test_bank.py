@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.errors import UsageError
 from ordercast.services.bank import interest
-from ordercast.services.bank_checks import History, Step, bank_violations
+from ordercast.services.bank_checks import BankStep, History, bank_violations
 from ordercast.services.bank_workload import BankWorkload
 
 
@@ -45,11 +45,11 @@ def test_a_workload_that_makes_no_sense_is_refused(fields: dict[str, float]) -> 
 
 def _history(**changes: object) -> History:
     steps = [
-        Step("c#1", "deposit", ("a", 100), None, 100),
-        Step("c#2", "withdraw", ("a", 30), None, 70),
-        Step("c#3", "withdraw", ("a", 300), "insufficient funds", None),
-        Step("c#4", "transfer", ("a", "b", 20), None, (50, 20)),
-        Step("c#5", "apply_interest", ("a",), None, (50, 0)),
+        BankStep("c#1", "deposit", ("a", 100), None, 100),
+        BankStep("c#2", "withdraw", ("a", 30), None, 70),
+        BankStep("c#3", "withdraw", ("a", 300), "insufficient funds", None),
+        BankStep("c#4", "transfer", ("a", "b", 20), None, (50, 20)),
+        BankStep("c#5", "apply_interest", ("a",), None, (50, 0)),
     ]
     return msgspec.structs.replace(History("r", steps, {"a": 50, "b": 20}), **changes)
 
@@ -59,7 +59,7 @@ def test_equal_histories_have_no_violation_also_after_a_trip_through_json() -> N
     assert bank_violations([_history(), again]) == []
 
 
-def _with(index: int, **changes: object) -> list[Step]:
+def _with(index: int, **changes: object) -> list[BankStep]:
     steps = _history().steps
     steps[index] = msgspec.structs.replace(steps[index], **changes)
     return steps

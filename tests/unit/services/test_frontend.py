@@ -8,11 +8,11 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.services.bank import BankService
-from ordercast.services.bus import SessionLost
+from ordercast.services.bus import BusSessionLost
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.local_bus import LocalHub
 from ordercast.services.node import ReplicaNode
-from ordercast.services.operations import Refused, operation, service
+from ordercast.services.operations import OperationRefused, operation, service
 from ordercast.services.stores.memory import MemoryStore
 from ordercast.services.transactions import CrossTopicTransaction
 from tests.support.bank_lab import BANK, BankNode, rest
@@ -27,7 +27,7 @@ def test_a_call_completes_with_the_value_of_the_local_replica() -> None:
             assert await ann.bank.deposit("a", 10) == 10
             assert await ann.bank.withdraw("a", 4) == 6
             assert await ann.bank.transfer("a", "b", 1) == (5, 1)
-            with pytest.raises(Refused, match="insufficient funds"):
+            with pytest.raises(OperationRefused, match="insufficient funds"):
                 await ann.bank.withdraw("a", 100)
             await rest(hub)
             assert await bob.bank.get_balance("a") == 5
@@ -72,10 +72,10 @@ def test_a_fenced_session_fails_what_waits_and_what_comes() -> None:
         async with ann.node:
             waiting = ann.bank.deposit("a", 1)
             hub.fence(ann.node.bus.origin)
-            with pytest.raises(SessionLost, match="fenced"):
+            with pytest.raises(BusSessionLost, match="fenced"):
                 await waiting
             await asyncio.sleep(0)
-            with pytest.raises(SessionLost):
+            with pytest.raises(BusSessionLost):
                 ann.bank.deposit("a", 1)
             assert ann.node.replica.must_start_over(BANK)
 
@@ -88,7 +88,7 @@ def test_a_stopped_replica_leaves_no_call_waiting() -> None:
         await ann.node.start()
         waiting = ann.bank.deposit("a", 1)
         await ann.node.stop()
-        with pytest.raises(SessionLost):
+        with pytest.raises(BusSessionLost):
             await waiting
 
     run_async(main)
@@ -124,7 +124,7 @@ def test_a_transaction_is_one_publication_and_all_or_nothing() -> None:
                 async with frontend.transaction() as inner:
                     inner.of(BankService).deposit("b", 1)
             assert tx.values == (10, 6, 1)
-            with pytest.raises(Refused):  # noqa: PT012
+            with pytest.raises(OperationRefused):  # noqa: PT012
                 async with frontend.transaction() as tx:
                     tx.call(BankService, "deposit", "c", 5)
                     tx.call(BankService, "withdraw", "a", 7)

@@ -12,7 +12,7 @@ from ordercast.core.messages import Guarantee, Message
 from ordercast.protocols.flood.flood import Data
 from ordercast.protocols.shared.links import Ack
 from ordercast.pubsub.publications import Publication
-from ordercast.trace.collect import Life, collect
+from ordercast.trace.collect import JournalLife, collect
 from ordercast.trace.journal import Journal, Row, read_journal
 from ordercast.trace.schema import COLUMNS
 from ordercast.trace.store import Manifest, RunWriter, TraceError, event_files
@@ -85,7 +85,11 @@ def test_the_collector_numbers_lives_in_a_row_and_adds_the_crash(tmp_path: Path)
         for time_ns in times:
             journal.deliver(time_ns, MESSAGE)
         journal.close()
-    lives = [Life(tmp_path / "first", killed_ns=5), Life(tmp_path / "second"), Life(tmp_path / "never written", 9)]
+    lives = [
+        JournalLife(tmp_path / "first", killed_ns=5),
+        JournalLife(tmp_path / "second"),
+        JournalLife(tmp_path / "never written", 9),
+    ]
     writer = RunWriter(tmp_path / "run")
     kinds = collect("r", {NodeId("n0"): lives}, writer)
     run = writer.finish(Manifest(run_id="r", protocol="flood", guarantee="eventual"))

@@ -17,7 +17,7 @@ from ordercast.experiments.atomic_multicast.claims_common import (
     reduced_clocks_are_smaller,
     weaker_rules_visit_less,
 )
-from ordercast.experiments.atomic_multicast.results import Results, few_servers, listed, ratios
+from ordercast.experiments.atomic_multicast.results import AtomicResults, few_servers, listed, ratios
 from ordercast.experiments.atomic_multicast.runs import DCC, DCC_RV, DF, FEW, GROUPS, RANDOM, SKEEN, STRIDED, TPCC
 from ordercast.experiments.atomic_multicast.scales import SHARES, SIZES, SOME_CLIENTS
 from ordercast.experiments.atomic_multicast.sources import DCC as ARTICLE
@@ -37,7 +37,7 @@ _LARGE_GROUPS = ("4x4", "8x2")
 
 def random_claims(table: pa.Table) -> list[Claim]:
     """Destinations at random."""
-    results = Results(table)
+    results = AtomicResults(table)
     return [
         _degrades(results, _FIXED),
         _loses_throughput(results, _FIXED),
@@ -53,7 +53,7 @@ def random_claims(table: pa.Table) -> list[Claim]:
 
 def tpcc_claims(table: pa.Table) -> list[Claim]:
     """The destinations of TPC-C transactions."""
-    results = Results(table)
+    results = AtomicResults(table)
     return [
         _behind_on_tpcc(results),
         _reduced_is_better(results),
@@ -65,7 +65,7 @@ def tpcc_claims(table: pa.Table) -> list[Claim]:
 
 def groups_claims(table: pa.Table) -> list[Claim]:
     """Groups, some messages leaving them."""
-    results = Results(table)
+    results = AtomicResults(table)
     return [
         _best_in_groups(results),
         _leaving_slows_down(results),
@@ -79,7 +79,7 @@ def groups_claims(table: pa.Table) -> list[Claim]:
 
 def clocks_claims(table: pa.Table) -> list[Claim]:
     """Whole and reduced clocks for fewer and fewer servers."""
-    results = Results(table)
+    results = AtomicResults(table)
     return [
         _reduced_is_better(results),
         _fewer_servers_are_faster(results),
@@ -104,7 +104,7 @@ def _claim(id_: str, statement: str, measured: str, holds: bool | None) -> Claim
     return Claim(id=id_, source=ARTICLE, statement=statement, measured=measured, holds=holds)
 
 
-def _degrades(results: Results, workloads: Sequence[str]) -> Claim:
+def _degrades(results: AtomicResults, workloads: Sequence[str]) -> Claim:
     rates = [results.average(_RATE, DF, workload) for workload in workloads]
     latencies = [results.average(_LATENCY, DF, workload) for workload in workloads]
     return _claim(
@@ -116,7 +116,7 @@ def _degrades(results: Results, workloads: Sequence[str]) -> Claim:
     )
 
 
-def _loses_throughput(results: Results, workloads: Sequence[str]) -> Claim:
+def _loses_throughput(results: AtomicResults, workloads: Sequence[str]) -> Claim:
     rates = [results.average(_RATE, SKEEN, workload) for workload in workloads]
     return _claim(
         "Q2",
@@ -126,7 +126,7 @@ def _loses_throughput(results: Results, workloads: Sequence[str]) -> Claim:
     )
 
 
-def _gains_on_the_others(results: Results, workloads: Sequence[str], many: Sequence[str]) -> Claim:
+def _gains_on_the_others(results: AtomicResults, workloads: Sequence[str], many: Sequence[str]) -> Claim:
     """A statement on saturated servers: with few clients Skeen is ahead at any number of destinations."""
     skeen, climbing, chain = ([results.average(_RATE, system, workload) for workload in workloads] for system in _THREE)
     to_skeen, to_climbing = ratios(chain, skeen), ratios(chain, climbing)
@@ -146,7 +146,7 @@ def _gains_on_the_others(results: Results, workloads: Sequence[str], many: Seque
     )
 
 
-def _visits_per_destination_fall(results: Results) -> Claim:
+def _visits_per_destination_fall(results: AtomicResults) -> Claim:
     visits = [results.average("visits_per_destination", DCC, workload) for workload in _FIXED]
     return _claim(
         "Q4",
@@ -157,7 +157,7 @@ def _visits_per_destination_fall(results: Results) -> Claim:
     )
 
 
-def _slowest_when_alone(results: Results) -> Claim:
+def _slowest_when_alone(results: AtomicResults) -> Claim:
     """At low load only: in a closed loop the highest latency cannot go with the highest throughput."""
     verdicts, texts = [], []
     for workload in RANDOM:
@@ -173,7 +173,7 @@ def _slowest_when_alone(results: Results) -> Claim:
     )
 
 
-def _behind_on_tpcc(results: Results) -> Claim:
+def _behind_on_tpcc(results: AtomicResults) -> Claim:
     shares = [results.pooled(column) for column in _TPCC_SIZES]
     percent = [None if share is None else 100 * share for share in shares]
     near = [
@@ -190,7 +190,7 @@ def _behind_on_tpcc(results: Results) -> Claim:
     )
 
 
-def _reduced_is_better(results: Results) -> Claim:
+def _reduced_is_better(results: AtomicResults) -> Claim:
     pair = (DCC, DCC_RV)
     rates = [results.average(_RATE, system, TPCC) for system in pair]
     latencies = [results.average(_LATENCY, system, TPCC) for system in pair]
@@ -204,7 +204,7 @@ def _reduced_is_better(results: Results) -> Claim:
     )
 
 
-def _fewer_servers_are_faster(results: Results) -> Claim:
+def _fewer_servers_are_faster(results: AtomicResults) -> Claim:
     means, tails = (
         [results.average(column, DCC, TPCC, clients=SOME_CLIENTS, servers=servers) for servers in SIZES]
         for column in (_LATENCY, _P99)
@@ -219,11 +219,11 @@ def _fewer_servers_are_faster(results: Results) -> Claim:
     )
 
 
-def _in_groups(results: Results, system: str, group: str) -> Number:
+def _in_groups(results: AtomicResults, system: str, group: str) -> Number:
     return results.average(_RATE, system, group, layout=STRIDED)
 
 
-def _best_in_groups(results: Results) -> Claim:
+def _best_in_groups(results: AtomicResults) -> Claim:
     rates = {group: [_in_groups(results, system, group) for system in _THREE] for group in GROUPS}
     verdicts = [rises([other, rates[group][-1]]) for group in _LARGE_GROUPS for other in rates[group][:-1]]
     texts = [f"{group}: {listed(_THREE, figures)}" for group, figures in rates.items()]
@@ -236,7 +236,7 @@ def _best_in_groups(results: Results) -> Claim:
     )
 
 
-def _leaving_slows_down(results: Results) -> Claim:
+def _leaving_slows_down(results: AtomicResults) -> Claim:
     verdicts, texts = [], []
     names = [f"{share:.0%}" for share in SHARES]
     for group in GROUPS:
@@ -252,7 +252,7 @@ def _leaving_slows_down(results: Results) -> Claim:
     )
 
 
-def _best_with_many(results: Results) -> Claim:
+def _best_with_many(results: AtomicResults) -> Claim:
     parts = [_gains_on_the_others(results, list(RANDOM), _MANY), _best_in_groups(results)]
     return _claim(
         "Q11",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.experiments.atomic_multicast.results import Results, listed
+from ordercast.experiments.atomic_multicast.results import AtomicResults, listed
 from ordercast.experiments.atomic_multicast.runs import (
     CONTIGUOUS,
     COVER,
@@ -24,7 +24,7 @@ _SAME = 1.02
 """Runs of different rules see different schedules: so much more does not count as more."""
 
 
-def held(results: Results) -> Claim:
+def held(results: AtomicResults) -> Claim:
     return guarantees_hold(
         results.rows,
         "In every run all destinations deliver, in an acyclic order; Skeen and Delporte-Fauconnier involve no others.",
@@ -32,7 +32,7 @@ def held(results: Results) -> Claim:
     )
 
 
-def closed_loop(results: Results) -> Claim:
+def closed_loop(results: AtomicResults) -> Claim:
     """Throughput times latency is the number of clients: a check of the measurement itself."""
     off = [loop for row in results.rows if (loop := _loop(row)) is not None]
     worst = max((abs(share - 1) for share in off), default=None)
@@ -53,7 +53,7 @@ def _loop(row: Row) -> Number:
     return None
 
 
-def exact_packets(results: Results) -> Claim:
+def exact_packets(results: AtomicResults) -> Claim:
     """The packet counts that the protocols have by construction."""
     expected: dict[tuple[str, str], int] = {}
     for size in (2, 4, 8):
@@ -67,7 +67,7 @@ def exact_packets(results: Results) -> Claim:
     )
 
 
-def packets_without_gaps(results: Results) -> Claim:
+def packets_without_gaps(results: AtomicResults) -> Claim:
     """Not for `cover`, whose flushes are packets too."""
     expected = {(rule, group): size for rule in (DCC_RV, LITE) for group, size in GROUPS.items()}
     return _counts(
@@ -81,7 +81,7 @@ def packets_without_gaps(results: Results) -> Claim:
 
 
 def _counts(
-    results: Results, expected: dict[tuple[str, str], int], id_: str, statement: str, *, layout: str = ""
+    results: AtomicResults, expected: dict[tuple[str, str], int], id_: str, statement: str, *, layout: str = ""
 ) -> Claim:
     found = {pair: results.average("packets_per_message", *pair, layout=layout) for pair in expected}
     verdicts = [None if packets is None else packets == expected[pair] for pair, packets in found.items()]
@@ -91,7 +91,7 @@ def _counts(
 
 
 def weaker_rules_visit_less(
-    results: Results, workloads: Sequence[str], *, layout: str = "", random: float = 0.0
+    results: AtomicResults, workloads: Sequence[str], *, layout: str = "", random: float = 0.0
 ) -> Claim:
     verdicts, texts = [], []
     for workload in workloads:
@@ -116,7 +116,7 @@ def _at_most(one: Number, other: Number) -> bool | None:
     return None if one is None or other is None else one <= other * _SAME
 
 
-def reduced_clocks_are_smaller(results: Results, workload: str) -> Claim:
+def reduced_clocks_are_smaller(results: AtomicResults, workload: str) -> Claim:
     verdicts, texts = [], []
     for rule, whole in CLOCKS.items():
         for servers in SIZES:

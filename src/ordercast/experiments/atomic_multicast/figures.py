@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from ordercast.experiments.atomic_multicast.results import Results, few_servers
+from ordercast.experiments.atomic_multicast.results import AtomicResults, few_servers
 from ordercast.experiments.atomic_multicast.runs import (
     CONTIGUOUS,
     COVER,
@@ -77,7 +77,7 @@ def _three(table: pa.Table, directory: Path, workloads: Workloads) -> list[Pictu
         "visits": lambda results: _visits(results, workloads),
         "packets": lambda results: _packets(results, workloads),
     }
-    return drawn(Results(table), directory, pictures)
+    return drawn(AtomicResults(table), directory, pictures)
 
 
 def groups_figures(table: pa.Table, directory: Path) -> list[Picture]:
@@ -89,12 +89,12 @@ def groups_figures(table: pa.Table, directory: Path) -> list[Picture]:
         "leaving-fast-hops": lambda results: _leaving(results, "fast_share", "fast hops over gaps (%)", 100.0),
         "leaving-visits": lambda results: _leaving(results, "visits_per_message", "visits per multicast", 1.0),
     }
-    return drawn(Results(table), directory, pictures)
+    return drawn(AtomicResults(table), directory, pictures)
 
 
 def clocks_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Header bytes and latency, with whole and with reduced clocks, against the number of servers."""
-    return drawn(Results(table), directory, {"clocks": _clocks})
+    return drawn(AtomicResults(table), directory, {"clocks": _clocks})
 
 
 def tcp_figures(table: pa.Table, directory: Path) -> list[Picture]:
@@ -102,7 +102,7 @@ def tcp_figures(table: pa.Table, directory: Path) -> list[Picture]:
     return drawn(few_servers(table), directory, {"throughput-latency": _real})
 
 
-def _curves(results: Results, workloads: Workloads) -> Figure:
+def _curves(results: AtomicResults, workloads: Workloads) -> Figure:
     """Each point is a number of clients: to the right and down is better."""
     columns = min(len(workloads), 2) if len(workloads) != 3 else 3
     shown = ", ".join(map(str, results.clients()))
@@ -137,7 +137,7 @@ def _logarithmic(axes: Axes) -> None:
         axis.set_minor_locator(NullLocator())
 
 
-def _visits(results: Results, workloads: Workloads) -> Figure:
+def _visits(results: AtomicResults, workloads: Workloads) -> Figure:
     figure, (left, right) = panels(
         1, 2, f"The daisy chain under each of its rules, by workload, with {_SATURATED}. Left: how many of the hops "
         "over servers that are no destinations skip them. Right: how many such servers a message visits. "
@@ -152,7 +152,7 @@ def _visits(results: Results, workloads: Workloads) -> Figure:
     return figure
 
 
-def _packets(results: Results, workloads: Workloads) -> Figure:
+def _packets(results: AtomicResults, workloads: Workloads) -> Figure:
     figure, (left, right) = panels(
         1, 2, f"Packets that a multicast takes, answers to clients not counted, and the mean header of a packet "
         f"between servers, by workload, with {_SATURATED}. {CONFIDENCE}", width=4.2,
@@ -165,7 +165,7 @@ def _packets(results: Results, workloads: Workloads) -> Figure:
     return figure
 
 
-def _real(results: Results) -> Figure:
+def _real(results: AtomicResults) -> Figure:
     figure, (left, right) = panels(
         1, 2, f"Throughput and mean latency of real processes over TCP on this machine, {results.most_clients} "
         "clients, by number of destinations: medians over the runs of a point.", width=4.2,
@@ -181,7 +181,7 @@ def _real(results: Results) -> Figure:
 
 
 def _bars(
-    axes: Axes, results: Results, workloads: Workloads, systems: Sequence[str], column: str, scale: float
+    axes: Axes, results: AtomicResults, workloads: Workloads, systems: Sequence[str], column: str, scale: float
 ) -> None:
     series = {
         _LOOKS[system].label: [
@@ -192,7 +192,7 @@ def _bars(
     bars(axes, list(workloads), series, _COLOURS, scale=scale)
 
 
-def _leaving(results: Results, column: str, words: str, scale: float) -> Figure:
+def _leaving(results: AtomicResults, column: str, words: str, scale: float) -> Figure:
     figure, all_axes = panels(
         1, len(GROUPS), f"{words[0].upper()}{words[1:]} of the daisy chain under each of its rules, against the share "
         f"of messages that leave their group for random servers, with {_SATURATED}, by size and number of groups. "
@@ -217,7 +217,7 @@ def _variant(rule: str, name: str, *, hollow: bool) -> Look:
     return msgspec.structs.replace(_LOOKS[rule], label=name, style="--" if hollow else _DASHES[rule], hollow=hollow)
 
 
-def _clocks(results: Results) -> Figure:
+def _clocks(results: AtomicResults) -> Figure:
     figure, all_axes = panels(
         1, 3, "The daisy chain under each of its rules with whole clocks (hollow) and with reduced ones, against the "
         f"number of servers: header of a packet between servers ({_SATURATED}), mean and 99th percentile of the "

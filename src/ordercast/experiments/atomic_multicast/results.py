@@ -14,7 +14,7 @@ from ordercast.experiments.kit.results import Estimate, Number, numbers, ratio
 from ordercast.experiments.kit.study import Row, Value
 
 
-class Results(results.Results):
+class AtomicResults(results.Results):
     """The rows of a study, looked up by what was run; `clients` and `servers` where a look-up does not say."""
 
     def __init__(
@@ -54,9 +54,9 @@ class Results(results.Results):
         return ratio(sum(x * n for x, n in counted), sum(n for _, n in counted))
 
 
-def few_servers(table: pa.Table) -> Results:
+def few_servers(table: pa.Table) -> AtomicResults:
     """Results of real processes: by medians, because a busy machine makes outliers."""
-    return Results(table, clients=SOME_CLIENTS, servers=FEW_SERVERS, by_median=True)
+    return AtomicResults(table, clients=SOME_CLIENTS, servers=FEW_SERVERS, by_median=True)
 
 
 def ratios(over: Iterable[Number], under: Iterable[Number]) -> list[Number]:

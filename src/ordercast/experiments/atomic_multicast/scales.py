@@ -38,7 +38,7 @@ SOME_CLIENTS = 8
 FEW_SERVERS = 4
 
 
-class Effort(msgspec.Struct, frozen=True):
+class AtomicEffort(msgspec.Struct, frozen=True):
     """How much a scale measures."""
 
     messages: Mapping[int, int]
@@ -50,10 +50,10 @@ class Effort(msgspec.Struct, frozen=True):
         return self.messages[MOST_CLIENTS]
 
 
-_PAPER = Effort({1: 1_000, 2: 1_500, 4: 2_000, 8: 3_000, 16: 5_000, 32: 8_000, 64: 15_000}, seeds=3)
+_PAPER = AtomicEffort({1: 1_000, 2: 1_500, 4: 2_000, 8: 3_000, 16: 5_000, 32: 8_000, 64: 15_000}, seeds=3)
 
 
-def _curves(systems: Iterable[str], workloads: Iterable[str], effort: Effort, layout: str = "") -> list[Row]:
+def _curves(systems: Iterable[str], workloads: Iterable[str], effort: AtomicEffort, layout: str = "") -> list[Row]:
     """Every system on every workload, from one client to the most."""
     return [
         configuration(system, workload, clients, messages=messages, seed=seed, layout=layout)
@@ -63,15 +63,15 @@ def _curves(systems: Iterable[str], workloads: Iterable[str], effort: Effort, la
     ]
 
 
-def _random(effort: Effort) -> list[Row]:
+def _random(effort: AtomicEffort) -> list[Row]:
     return _curves(COMPARED, RANDOM, effort)
 
 
-def _tpcc(effort: Effort) -> list[Row]:
+def _tpcc(effort: AtomicEffort) -> list[Row]:
     return _curves(COMPARED, [TPCC], effort)
 
 
-def _clocks(effort: Effort) -> list[Row]:
+def _clocks(effort: AtomicEffort) -> list[Row]:
     """The three rules with reduced and with whole clocks, on fewer and fewer servers."""
     return [
         configuration(system, TPCC, clients, messages=effort.messages[clients], seed=seed, servers=servers)
@@ -81,7 +81,7 @@ def _clocks(effort: Effort) -> list[Row]:
     ]
 
 
-def _groups(effort: Effort, systems_when_leaving: Sequence[str], contiguous_shares: Sequence[float]) -> list[Row]:
+def _groups(effort: AtomicEffort, systems_when_leaving: Sequence[str], contiguous_shares: Sequence[float]) -> list[Row]:
     """Curves of strided groups that no message leaves; at the most clients also leaving ones and the other layout.
 
     Random sets come along because the article's conclusion is about both.
@@ -96,17 +96,20 @@ def _groups(effort: Effort, systems_when_leaving: Sequence[str], contiguous_shar
             systems_when_leaving, GROUPS, leaving, range(effort.seeds)
         )
     ]  # fmt: skip
-    saturated = Effort({MOST_CLIENTS: effort.most}, effort.seeds)
+    saturated = AtomicEffort({MOST_CLIENTS: effort.most}, effort.seeds)
     return rows + _curves((SKEEN, DF, DCC), RANDOM, saturated)
 
 
-RANDOM_SCALES = {"quick": _random(Effort({1: 200, 4: 300, 16: 600, 64: 1_500}, seeds=1)), "paper": _random(_PAPER)}
+RANDOM_SCALES = {
+    "quick": _random(AtomicEffort({1: 200, 4: 300, 16: 600, 64: 1_500}, seeds=1)),
+    "paper": _random(_PAPER),
+}
 TPCC_SCALES = {
-    "quick": _tpcc(Effort({1: 1_000, 4: 1_500, 8: 2_000, 16: 3_000, 64: 4_000}, seeds=3)),
+    "quick": _tpcc(AtomicEffort({1: 1_000, 4: 1_500, 8: 2_000, 16: 3_000, 64: 4_000}, seeds=3)),
     "paper": _tpcc(_PAPER),
 }
-CLOCKS_SCALES = {"quick": _clocks(Effort({8: 3_000, 64: 4_000}, seeds=3)), "paper": _clocks(_PAPER)}
+CLOCKS_SCALES = {"quick": _clocks(AtomicEffort({8: 3_000, 64: 4_000}, seeds=3)), "paper": _clocks(_PAPER)}
 GROUPS_SCALES = {
-    "quick": _groups(Effort({1: 200, 8: 500, 64: 2_000}, seeds=1), RULES, (0.0, 0.05)),
+    "quick": _groups(AtomicEffort({1: 200, 8: 500, 64: 2_000}, seeds=1), RULES, (0.0, 0.05)),
     "paper": _groups(_PAPER, COMPARED, SHARES),
 }

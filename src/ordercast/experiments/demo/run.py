@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from ordercast.experiments.demo.setting import REPLICAS, SETTINGS, Act, Play
-from ordercast.experiments.demo.stage import ReplicaProcess, Stage
+from ordercast.experiments.demo.stage import DemoStage, ReplicaProcess
 from ordercast.services.bank_checks import History, bank_violations
-from ordercast.services.bank_replica import Summary, Told
+from ordercast.services.bank_replica import BankTold, Summary
 from ordercast.sim.pubsub.run import CLAIMS
 from ordercast.trace.collect import describe_run
 from ordercast.trace.schema import MANIFEST
@@ -39,7 +39,7 @@ class Ended(msgspec.Struct):
 
 def perform(play: Play, directory: Path, say: Say) -> Ended:
     """Run `play` in the empty `directory`; no process is left, whatever happens."""
-    with Stage(play, directory, lambda name, told: _retell(say, name, told)) as stage:
+    with DemoStage(play, directory, lambda name, told: _retell(say, name, told)) as stage:
         stage.start_brokers(_START_S)
         say(f"the tree stands: {tree_in_words(stage.tree() or {})}")
         stage.start_replicas(_START_S)
@@ -51,7 +51,7 @@ def perform(play: Play, directory: Path, say: Say) -> Ended:
     return Ended(stage.run, [replica.summary for replica in stage.replicas if replica.summary is not None], problems)
 
 
-def _work(stage: Stage, say: Say) -> list[str]:
+def _work(stage: DemoStage, say: Say) -> list[str]:
     """Let the replicas work, do to the brokers what the play says, and wait until everybody has everything."""
     play = stage.play
     begin = time.monotonic()
@@ -76,7 +76,7 @@ def _work(stage: Stage, say: Say) -> list[str]:
     return problems
 
 
-def _act(stage: Stage, act: Act, say: Say) -> list[str]:
+def _act(stage: DemoStage, act: Act, say: Say) -> list[str]:
     began = time.monotonic()
     if act.deed == "kill":
         stage.kill(act.broker)
@@ -92,7 +92,7 @@ def _act(stage: Stage, act: Act, say: Say) -> list[str]:
     return []
 
 
-def _retell(say: Say, name: str, told: Told) -> None:
+def _retell(say: Say, name: str, told: BankTold) -> None:
     """What a replica says of its broker."""
     if told.event == "connected":
         say(f"{name} goes on at {told.detail}")
@@ -126,7 +126,7 @@ def bank_problems(histories: Path) -> Iterator[str]:
         yield from (f"{topic}: {violation}" for violation in bank_violations(found))
 
 
-def _describe(stage: Stage, play: Play, *, drained: bool) -> None:
+def _describe(stage: DemoStage, play: Play, *, drained: bool) -> None:
     """Write down what the journals cannot say: that everybody waited for the end, and what is claimed."""
     manifest, _ = describe_run(stage.run)
     options = msgspec.to_builtins(SETTINGS) | {

@@ -19,10 +19,10 @@ from ordercast.experiments.demo.setting import REPLICAS, Play, cluster_file, lim
 from ordercast.experiments.ginger.setting import BROKERS
 from ordercast.net.brokers.cluster import Cluster
 from ordercast.net.turn_ports import lasting_door
-from ordercast.services.bank_replica import Summary, Told
+from ordercast.services.bank_replica import BankTold, Summary
 
 _STOPPING_S = 5.0
-Tell = Callable[[str, Told], None]
+Tell = Callable[[str, BankTold], None]
 
 
 class ReplicaProcess:
@@ -49,7 +49,7 @@ class ReplicaProcess:
             if "event" not in words:
                 self.summary = msgspec.convert(words, Summary)
                 continue
-            told = msgspec.convert(words, Told)
+            told = msgspec.convert(words, BankTold)
             if told.event == "joined":
                 self.joined.set()
             else:
@@ -92,7 +92,7 @@ class ReplicaProcess:
                 pipe.close()
 
 
-class Stage:
+class DemoStage:
     """`with Stage(play, directory, tell) as stage`: no process of it is left afterwards.
 
     directory/run/        the trace, as journals
@@ -116,7 +116,7 @@ class Stage:
         file.write_bytes(msgspec.json.encode(cluster_file(free_ports(BROKERS), str(self.run.resolve()))))
         self.cluster = Cluster(file, directory / "brokers", bound=True)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> DemoStage:
         return self
 
     def __exit__(self, error: object, *_: object) -> None:

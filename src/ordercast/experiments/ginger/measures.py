@@ -16,7 +16,7 @@ from ordercast.experiments.kit.study import Row
 from ordercast.pubsub.publications import Publication
 
 if TYPE_CHECKING:
-    from ordercast.verify.load import Trace
+    from ordercast.verify.load import LoadedTrace
     from ordercast.verify.verdict import Verdict
 
 GUARANTEES = ("eventual", "causal", "total")
@@ -65,7 +65,7 @@ def _spread(name: str, values: Numbers) -> Row:
     return {f"{name}_mean": float(ordered.mean()), f"{name}_p50": float(median), f"{name}_p95": float(high)}
 
 
-def judged(trace: Trace) -> tuple[Row, Verdict]:
+def judged(trace: LoadedTrace) -> tuple[Row, Verdict]:
     """The judge's word, as columns."""
     from ordercast.verify.judge import judge_trace
 

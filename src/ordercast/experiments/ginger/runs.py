@@ -8,8 +8,8 @@ from typing import cast
 
 from ordercast.experiments.ginger.measures import bank_verdict, counts, judged, latencies
 from ordercast.experiments.ginger.setting import AFTER_MS, BROKERS, CLIENTS, INTERVAL_MS, PROCESSES, fault_ms, scenario
-from ordercast.experiments.ginger.structure import Seen, findings
-from ordercast.experiments.ginger.watch import Watch
+from ordercast.experiments.ginger.structure import SeenTree, findings
+from ordercast.experiments.ginger.watch import RepairWatch
 from ordercast.experiments.kit.study import Row
 
 _LOOK_BEFORE_MS = 1.0
@@ -24,7 +24,7 @@ def measure(parameters: Row) -> Row:
         return measure_processes(parameters)
     row, watch, checks = observe(parameters)
     operations = cast("int", parameters["operations"])
-    seen = Seen(parameters, watch, round(fault_ms(operations) * 1e6), checks)
+    seen = SeenTree(parameters, watch, round(fault_ms(operations) * 1e6), checks)
     return {**row, **findings(seen)}
 
 
@@ -40,7 +40,7 @@ def measure_repair(parameters: Row) -> Row:
     return {name: row[name] for name in kept} | _repairs(watch)
 
 
-def observe(parameters: Row) -> tuple[Row, Watch, dict[str, str]]:
+def observe(parameters: Row) -> tuple[Row, RepairWatch, dict[str, str]]:
     """One simulated run: its measurements, what was watched, and the verdict of each check."""
     from ordercast.sim.catalogue import SIMULATED
     from ordercast.sim.pubsub.run import build_world, live, manifest_of
@@ -54,7 +54,7 @@ def observe(parameters: Row) -> tuple[Row, Watch, dict[str, str]]:
         run = Path(directory) / "run"
         recorder = Recorder(RunWriter(run), planned.name, packets=False)
         world = build_world(planned, SIMULATED[_PROTOCOL], planned.seed, recorder)
-        watch = Watch(world, round((crash_ms - _LOOK_BEFORE_MS) * 1e6))
+        watch = RepairWatch(world, round((crash_ms - _LOOK_BEFORE_MS) * 1e6))
         _, drained = live(world)
         manifest = manifest_of(world, planned.name, drained=drained)
         recorder.finish(manifest)
@@ -77,7 +77,7 @@ def observe(parameters: Row) -> tuple[Row, Watch, dict[str, str]]:
         return row, watch, {result.check: result.verdict for result in verdict.results}
 
 
-def _until_rest(watch: Watch, crash_ms: float) -> float | None:
+def _until_rest(watch: RepairWatch, crash_ms: float) -> float | None:
     """From the crash until every broker has its place and everything it missed, and every client its edge."""
     ends = [r.began_ns + (r.synchronised_ms or r.attached_ms or 0.0) * 1e6 for r in watch.tree.repairs]
     ends += [outage.lost_ns + (outage.ms or 0.0) * 1e6 for outage in watch.outages]
@@ -85,7 +85,7 @@ def _until_rest(watch: Watch, crash_ms: float) -> float | None:
     return max(ends) / 1e6 - crash_ms if ends else None
 
 
-def _repairs(watch: Watch) -> Row:
+def _repairs(watch: RepairWatch) -> Row:
     row: Row = {}
     for broker in BROKERS[1:]:
         found = [repair for repair in watch.tree.repairs if repair.broker == broker]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ordercast.experiments.ginger.setting import CLIENTS, DEGREE, FAILING
-from ordercast.experiments.ginger.watch import Watch
-from ordercast.experiments.ginger.watch_tree import ACCEPTED, Request
+from ordercast.experiments.ginger.watch import RepairWatch
+from ordercast.experiments.ginger.watch_tree import ACCEPTED, WatchedRequest
 from ordercast.experiments.kit.study import Row
 
 Finding = tuple[bool | None, str]
@@ -15,10 +15,10 @@ _SILENT: Finding = (None, "")
 _MOST_NAMED = 3
 
 
-class Seen:
+class SeenTree:
     """One finished run: what was watched, and which checks of the judge failed."""
 
-    def __init__(self, parameters: Row, watch: Watch, fault_ns: int, checks: Mapping[str, str]) -> None:
+    def __init__(self, parameters: Row, watch: RepairWatch, fault_ns: int, checks: Mapping[str, str]) -> None:
         self.scenario = str(parameters["scenario"])
         self.view_order = str(parameters["view_order"])
         self.watch = watch
@@ -28,7 +28,7 @@ class Seen:
         self.dead = set(FAILING[self.scenario])
 
 
-def findings(seen: Seen) -> Row:
+def findings(seen: SeenTree) -> Row:
     """Columns `E1`, `E1_seen`, ... of the run."""
     row: Row = {}
     for name, look in _STATEMENTS.items():
@@ -36,14 +36,14 @@ def findings(seen: Seen) -> Row:
     return row
 
 
-def _views_follow(seen: Seen) -> Finding:
+def _views_follow(seen: SeenTree) -> Finding:
     tree = seen.tree
     wrong = [name for name, view in tree.views().items() if view != tree.expected_views()[name]]
     problems = [*tree.not_told, *(f"{name} sees another tree in the end" for name in wrong)]
     return not problems, _problems(problems) or f"{tree.changes} changes, all told at once; views right in the end"
 
 
-def _view_contents(seen: Seen) -> Finding:
+def _view_contents(seen: SeenTree) -> Finding:
     of_4, of_7 = (seen.watch.before.get(name, {}) for name in ("b4", "b7"))
     expected = {"b0": (2, "ancestor"), "b5": (2, "sibling"), "b2": (3, "uncle"), "b3": (3, "uncle")}
     right = of_4 == expected and set(of_7) == {"b0", "b1", "b2"}
@@ -51,7 +51,7 @@ def _view_contents(seen: Seen) -> Finding:
     return right, f"b4 sees {told}; b7 sees {', '.join(sorted(of_7))}"
 
 
-def _dead_disappear(seen: Seen) -> Finding:
+def _dead_disappear(seen: SeenTree) -> Finding:
     if not seen.dead:
         return _SILENT
     views = {name: set(view) for name, view in seen.tree.views().items()} | seen.tree.client_views()
@@ -59,7 +59,7 @@ def _dead_disappear(seen: Seen) -> Finding:
     return not left, _problems(left) or f"{', '.join(sorted(seen.dead))} in none of {len(views)} views"
 
 
-def _free_connections(seen: Seen) -> Finding:
+def _free_connections(seen: SeenTree) -> Finding:
     tree = seen.tree
     problems = list(tree.wrong_residuals)
     before = seen.watch.residuals_before.get("b7")
@@ -74,7 +74,7 @@ def _free_connections(seen: Seen) -> Finding:
     ) or f"{DEGREE} minus neighbours after each of {tree.changes} changes; {told}"
 
 
-def _elects_2(seen: Seen) -> Finding:
+def _elects_2(seen: SeenTree) -> Finding:
     if seen.scenario != "S2":
         return _SILENT
     tree = seen.tree
@@ -85,7 +85,7 @@ def _elects_2(seen: Seen) -> Finding:
     return right, f"root {', '.join(tree.roots())}; free after the loss: {free}; claims were made by {named}"
 
 
-def _one_room_left(seen: Seen) -> Finding:
+def _one_room_left(seen: SeenTree) -> Finding:
     if seen.scenario != "E6":
         return _SILENT
     requests = _after_fault(seen, "b7")
@@ -93,7 +93,7 @@ def _one_room_left(seen: Seen) -> Finding:
     return right, f"b7 asks {_told(requests)}"
 
 
-def _second_is_refused(seen: Seen) -> Finding:
+def _second_is_refused(seen: SeenTree) -> Finding:
     if seen.scenario != "S1":
         return _SILENT
     by = {name: _after_fault(seen, name) for name in ("b4", "b5")}
@@ -106,7 +106,7 @@ def _second_is_refused(seen: Seen) -> Finding:
     return right, told
 
 
-def _refused_find_a_place(seen: Seen) -> Finding:
+def _refused_find_a_place(seen: SeenTree) -> Finding:
     alive = [r for r in seen.tree.requests if r.at_ns >= seen.fault_ns and r.asker not in seen.dead]
     refused = sorted({r.asker for r in alive if r.answer not in (ACCEPTED, "none")})
     if not refused:
@@ -115,11 +115,11 @@ def _refused_find_a_place(seen: Seen) -> Finding:
     return not lost, f"refused: {', '.join(refused)}; without a place in the end: {', '.join(lost) or 'none'}"
 
 
-def _nothing_lost(seen: Seen) -> Finding:
+def _nothing_lost(seen: SeenTree) -> Finding:
     return _checks(seen, "integrity", "agreement")
 
 
-def _exact_exchange(seen: Seen) -> Finding:
+def _exact_exchange(seen: SeenTree) -> Finding:
     repairs = [e for e in seen.watch.exchanges if e.at_ns >= seen.fault_ns]
     if not repairs:
         return _SILENT
@@ -132,7 +132,7 @@ def _exact_exchange(seen: Seen) -> Finding:
     return not wrong, _problems(wrong) or "; ".join(told)
 
 
-def _interrupted_complete(seen: Seen) -> Finding:
+def _interrupted_complete(seen: SeenTree) -> Finding:
     """Totals that were published but not delivered everywhere when the brokers crashed."""
     if not seen.dead:
         return _SILENT
@@ -152,11 +152,11 @@ def _interrupted_complete(seen: Seen) -> Finding:
     ) or f"{interrupted} totals were under way, all complete"
 
 
-def _order_holds(seen: Seen) -> Finding:
+def _order_holds(seen: SeenTree) -> Finding:
     return _checks(seen, "fifo", "causal", "total", "total-topic", "real-time")
 
 
-def _missed_before_new(seen: Seen) -> Finding:
+def _missed_before_new(seen: SeenTree) -> Finding:
     repairs = [r for r in seen.tree.repairs if r.synchronised_ms is not None and r.began_ns >= seen.fault_ns]
     if not repairs:
         return _SILENT
@@ -166,7 +166,7 @@ def _missed_before_new(seen: Seen) -> Finding:
     return holds, f"{during} deliveries during the repairs; {told}"
 
 
-def _client_moves(seen: Seen) -> Finding:
+def _client_moves(seen: SeenTree) -> Finding:
     if seen.scenario != "S3":
         return _SILENT
     moves = [outage for outage in seen.watch.outages if outage.client == "c0"]
@@ -176,7 +176,7 @@ def _client_moves(seen: Seen) -> Finding:
     return holds, f"c0 is at {moves[-1].edge} after {moves[0].ms or 0:.0f} ms; {told}"
 
 
-_STATEMENTS: dict[str, Callable[[Seen], Finding]] = {
+_STATEMENTS: dict[str, Callable[[SeenTree], Finding]] = {
     "E1": _views_follow, "E2": _view_contents, "E3": _dead_disappear, "E4": _free_connections, "E5": _elects_2,
     "E6": _one_room_left, "E7": _second_is_refused, "E8": _refused_find_a_place, "E9": _nothing_lost,
     "E10": _exact_exchange, "E11": _interrupted_complete, "E12": _order_holds, "E13": _missed_before_new,
@@ -184,17 +184,17 @@ _STATEMENTS: dict[str, Callable[[Seen], Finding]] = {
 }  # fmt: skip
 
 
-def _checks(seen: Seen, *names: str) -> Finding:
+def _checks(seen: SeenTree, *names: str) -> Finding:
     verdicts = [seen.checks.get(name, "missing") for name in names]
     holds = False if "fail" in verdicts else True if set(verdicts) == {"pass"} else None
     return holds, ", ".join(f"{name}: {verdict}" for name, verdict in zip(names, verdicts, strict=True))
 
 
-def _after_fault(seen: Seen, asker: str) -> list[Request]:
+def _after_fault(seen: SeenTree, asker: str) -> list[WatchedRequest]:
     return [request for request in seen.tree.of(asker) if request.at_ns >= seen.fault_ns]
 
 
-def _told(requests: list[Request]) -> str:
+def _told(requests: list[WatchedRequest]) -> str:
     return ", ".join(f"{r.asked} ({r.answer})" for r in requests) or "nobody"
 
 

@@ -50,7 +50,7 @@ class Outage(msgspec.Struct):
     edge: str = ""
 
 
-class Watch:
+class RepairWatch:
     """Put on a world before it lives; its rows in the trace are not changed."""
 
     def __init__(self, world: PubsubWorld, look_ns: int) -> None:

@@ -24,7 +24,7 @@ SeenView = dict[str, tuple[int, str]]
 """Broker to hops and kind."""
 
 
-class Request(msgspec.Struct):
+class WatchedRequest(msgspec.Struct):
     """A parent request and what became of it."""
 
     asker: str
@@ -33,7 +33,7 @@ class Request(msgspec.Struct):
     answer: str = "none"
 
 
-class Repair(msgspec.Struct):
+class WatchedRepair(msgspec.Struct):
     """From the loss of a parent to a place in the tree, and to the last missed publication."""
 
     broker: str
@@ -53,8 +53,8 @@ class TreeWatch:
 
     def __init__(self, world: PubsubWorld) -> None:
         self._world = world
-        self.requests: list[Request] = []
-        self.repairs: list[Repair] = []
+        self.requests: list[WatchedRequest] = []
+        self.repairs: list[WatchedRepair] = []
         self.election_values: dict[str, int] = {}
         """Broker that claimed to be root to the free connections that it named."""
         self.changes = 0
@@ -64,7 +64,7 @@ class TreeWatch:
         self.wrong_residuals: list[str] = []
         self.residual_after_loss: dict[str, int] = {}
         """Free connections of a broker when it had just lost its parent."""
-        self._pending: dict[tuple[str, int], Request] = {}
+        self._pending: dict[tuple[str, int], WatchedRequest] = {}
         self._neighbours: dict[str, tuple[str | None, frozenset[str]]] = {}
         self._told: dict[str, set[str]] = {}
         """To whom a broker has sent a view in the event that it is handling."""
@@ -73,7 +73,7 @@ class TreeWatch:
 
     def sent(self, source: str, target: str, packet: Packet) -> None:
         if isinstance(packet, ParentRequest):
-            request = Request(source, target, self._world.clock.now)
+            request = WatchedRequest(source, target, self._world.clock.now)
             self._pending[source, packet.request] = request
             self.requests.append(request)
         elif isinstance(packet, ParentResponse):
@@ -90,7 +90,7 @@ class TreeWatch:
         if broker not in BROKERS:
             return  # A client that fails over repairs nothing.
         if kind == "repair_start":
-            self.repairs.append(Repair(broker, info["lost"], now))
+            self.repairs.append(WatchedRepair(broker, info["lost"], now))
         elif kind == "repair_end":
             repair = next((r for r in reversed(self.repairs) if r.broker == broker), None)
             if repair is None:
@@ -157,7 +157,7 @@ class TreeWatch:
             if not broker.tree.is_root and broker.tree.parent_name not in brokers
         ]
 
-    def of(self, asker: str) -> list[Request]:
+    def of(self, asker: str) -> list[WatchedRequest]:
         return [request for request in self.requests if request.asker == asker]
 
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from ordercast.core.errors import InvariantError
 from ordercast.experiments.kit.parts import (
-    Part,
-    Parts,
+    StudyPart,
+    StudyParts,
     encode,
     naming_unwritable,
     replacing_directory,
@@ -79,7 +79,7 @@ def run_study(
     depend neither on `tasks`, how many run at a time (default: what Spark has room for), nor on the order they end in.
     """
     configurations = study.configurations(scale, seeds)
-    parts = Parts(out)
+    parts = StudyParts(out)
     if fresh:
         parts.forget()
     finished = parts.finished(configurations)
@@ -99,8 +99,8 @@ def _sweep(
     study: Study,
     missing: Sequence[Configuration],
     *,
-    parts: Parts,
-    finished: dict[str, Part],
+    parts: StudyParts,
+    finished: dict[str, StudyPart],
     progress: Progress | None,
     tasks: int | None,
 ) -> list[Failure]:
@@ -122,7 +122,7 @@ def _sweep(
             if outcome.result is None:
                 failed.append(Failure(id_, parameters, outcome.error, outcome.trace))
             else:
-                part = Part(id=id_, parameters=parameters, result=outcome.result, seconds=outcome.seconds)
+                part = StudyPart(id=id_, parameters=parameters, result=outcome.result, seconds=outcome.seconds)
                 parts.keep(part)
                 finished[id_] = part
             if progress is not None:
@@ -131,7 +131,7 @@ def _sweep(
 
 
 def _conclude(
-    study: Study, scale: str, out: Path, *, finished: dict[str, Part], failed: list[Failure], executed: int
+    study: Study, scale: str, out: Path, *, finished: dict[str, StudyPart], failed: list[Failure], executed: int
 ) -> StudyResult:
     """Judge and draw what is finished, and write everything down."""
     parts = [finished[id_] for id_ in sorted(finished)]
@@ -161,20 +161,20 @@ def _conclude(
     )
 
 
-def distinct(parts: Sequence[Part]) -> list[Part]:
+def distinct(parts: Sequence[StudyPart]) -> list[StudyPart]:
     """Without runs that came out as another one of their point did: the seed made no difference, so they are one."""
-    found: dict[bytes, Part] = {}
+    found: dict[bytes, StudyPart] = {}
     for part in parts:
         found.setdefault(encode([_point(part), sorted(part.result.items())]), part)
     return list(found.values())
 
 
-def _point(part: Part) -> list[tuple[str, Value]]:
+def _point(part: StudyPart) -> list[tuple[str, Value]]:
     """What was run, but for the seed."""
     return sorted((name, value) for name, value in part.parameters.items() if name != "seed")
 
 
-def _told(parts: Sequence[Part], different: Sequence[Part]) -> str:
+def _told(parts: Sequence[StudyPart], different: Sequence[StudyPart]) -> str:
     """`n = 3 runs a point.`, and how many runs brought nothing new."""
     counts = sorted(Counter(encode(_point(part)) for part in different).values())
     if not counts:
@@ -199,7 +199,7 @@ def _verdict(
     }
 
 
-def results_table(parts: Sequence[Part]) -> pa.Table:
+def results_table(parts: Sequence[StudyPart]) -> pa.Table:
     """Parameters and measurements side by side, one row per part; a measurement that a part lacks is null."""
     rows: list[Row] = []
     for part in parts:

@@ -17,7 +17,7 @@ from ordercast.experiments.kit.study import Configuration, Row
 PARTS = "parts"
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class StudyPart(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one configuration."""
 
     id: str
@@ -29,7 +29,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """The release that measured it. Another one may simulate differently, so its parts are not mixed in."""
 
 
-class Parts:
+class StudyParts:
     """The finished configurations in a study's output directory."""
 
     def __init__(self, out: Path) -> None:
@@ -42,7 +42,7 @@ class Parts:
         for path in self._directory.glob("*.json"):
             path.unlink()
 
-    def finished(self, configurations: Sequence[Configuration]) -> dict[str, Part]:
+    def finished(self, configurations: Sequence[Configuration]) -> dict[str, StudyPart]:
         """What is there of `configurations`, by id. A file that does not say what it should is run again."""
         found = {}
         for configuration in configurations:
@@ -51,13 +51,13 @@ class Parts:
                 found[part.id] = part
         return found
 
-    def keep(self, part: Part) -> None:
+    def keep(self, part: StudyPart) -> None:
         with naming_unwritable(self._directory):
             write_atomically(self._path(part.id), encode(part))
 
-    def _read(self, configuration: Configuration) -> Part | None:
+    def _read(self, configuration: Configuration) -> StudyPart | None:
         try:
-            part = msgspec.json.decode(self._path(configuration.id).read_bytes(), type=Part)
+            part = msgspec.json.decode(self._path(configuration.id).read_bytes(), type=StudyPart)
         except (OSError, msgspec.DecodeError):
             return None
         expected = (configuration.id, configuration.parameters, version("ordercast"))

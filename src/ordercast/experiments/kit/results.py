@@ -79,7 +79,7 @@ class Point(msgspec.Struct, frozen=True):
 Curve = list[Point]
 
 
-class Line(msgspec.Struct, frozen=True):
+class CurveLine(msgspec.Struct, frozen=True):
     """A least-squares line; `r2` is the share of the variance that it explains."""
 
     slope: float
@@ -98,7 +98,7 @@ def curve(rows: Sequence[Row], column: str, *, along: str, **fixed: Value) -> Cu
     return [Point(x, known.mean, known.half) for x, known in found if known is not None]
 
 
-def fit_line(points: Curve) -> Line | None:
+def fit_line(points: Curve) -> CurveLine | None:
     """The line through the means; None where fewer than three points would make any line fit."""
     if len(points) < 3:
         return None
@@ -106,7 +106,7 @@ def fit_line(points: Curve) -> Line | None:
     slope, intercept = (float(c) for c in np.polynomial.polynomial.polyfit(x, y, 1)[::-1])
     spread = float(((y - y.mean()) ** 2).sum())
     left = float(((y - slope * x - intercept) ** 2).sum())
-    return Line(slope, intercept, 1 - left / spread if spread else 1.0)
+    return CurveLine(slope, intercept, 1 - left / spread if spread else 1.0)
 
 
 def numbers(values: Iterable[Value]) -> list[float]:

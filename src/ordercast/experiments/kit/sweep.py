@@ -42,7 +42,7 @@ _ENOUGH_ROWS_FOR_EVERY_SLOT = 1 << 16
 _CANCEL_AGAIN_S = 0.2
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class SweepOutcome(msgspec.Struct, frozen=True):
     """What became of the configuration at `position` of the sweep: a result, or an error in one line."""
 
     position: int
@@ -91,9 +91,9 @@ class Sweep:
         self._closed = False
         self._name = f"ordercast-{uuid.uuid4()}"
 
-    def outcomes(self) -> Generator[Outcome]:
+    def outcomes(self) -> Generator[SweepOutcome]:
         """Each configuration's outcome as it arrives. Closing the iterator cancels what is under way."""
-        running: dict[Future[list[Outcome]], list[int]] = {}
+        running: dict[Future[list[SweepOutcome]], list[int]] = {}
         with ThreadPoolExecutor(self._at_once) as pool:
             try:
                 while self._waiting or running:
@@ -123,7 +123,7 @@ class Sweep:
         pace = self._seconds / self._weight
         return pace * sum(self._weights[position] for position in [*batch, self._waiting[0]]) <= TASK_S
 
-    def _run_job(self, batch: list[int]) -> list[Outcome]:
+    def _run_job(self, batch: list[int]) -> list[SweepOutcome]:
         """One Spark job of one task. Runs in a thread of its own, which waits for Spark."""
         if self._closed:
             return []
@@ -132,7 +132,7 @@ class Sweep:
         rows = self._spark.range(0, 1, 1, 1).mapInArrow(task, _SCHEMA).collect()
         return [_outcome(row) for row in rows]
 
-    def _settle(self, batch: list[int], job: Future[list[Outcome]]) -> Iterator[Outcome]:
+    def _settle(self, batch: list[int], job: Future[list[SweepOutcome]]) -> Iterator[SweepOutcome]:
         """The outcomes of a finished job; of one whose worker died, the name of the culprit or another try for each."""
         death = job.exception()
         if death is None:
@@ -146,7 +146,7 @@ class Sweep:
             self._suspects.update(batch)
             self._waiting.extendleft(reversed(batch))
         else:
-            yield Outcome(batch[0], error=f"its worker died: {_cause(death)}")
+            yield SweepOutcome(batch[0], error=f"its worker died: {_cause(death)}")
 
     def _expect_spark_lives(self, death: BaseException) -> None:
         try:
@@ -200,10 +200,10 @@ def attempt(run: Callable[[Row], Row], position: int, parameters: Row) -> dict[s
     return {"position": position, "result": result, "error": error, "trace": trace, "seconds": seconds}
 
 
-def _outcome(row: SparkRow) -> Outcome:
+def _outcome(row: SparkRow) -> SweepOutcome:
     if row["error"] is not None:
-        return Outcome(row["position"], error=row["error"], trace=row["trace"], seconds=row["seconds"])
-    return Outcome(row["position"], msgspec.json.decode(row["result"], type=Row), seconds=row["seconds"])
+        return SweepOutcome(row["position"], error=row["error"], trace=row["trace"], seconds=row["seconds"])
+    return SweepOutcome(row["position"], msgspec.json.decode(row["result"], type=Row), seconds=row["seconds"])
 
 
 def _cause(death: BaseException) -> str:

@@ -11,7 +11,7 @@ from ordercast.experiments.kit.results import Curve, Number, Point, Verdict, lis
 from ordercast.experiments.kit.study import OURS, PROTOTYPE, Claim
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_common import acknowledgements_are_small, claim, promises
-from ordercast.experiments.locamu.results import Results, crossing, flat, ratios, shown
+from ordercast.experiments.locamu.results import LocamuResults, crossing, flat, ratios, shown
 from ordercast.experiments.locamu.runs import BARRIERS, CBCAST, LOCAMU, MODEL, WIRE
 
 BYTES, ALL = "metadata_bytes", "aggregated_per_s"
@@ -26,7 +26,7 @@ _PLATEAU = 0.8
 
 def one_group_claims(table: pa.Table) -> list[Claim]:
     """Number 5.2."""
-    results = Results(table)
+    results = LocamuResults(table)
     return [
         _independent_of_publishers(results),
         _cbcast_overtakes(results),
@@ -41,7 +41,7 @@ def one_group_claims(table: pa.Table) -> list[Claim]:
 
 def many_groups_claims(table: pa.Table) -> list[Claim]:
     """Number 5.3."""
-    results = Results(table)
+    results = LocamuResults(table)
     return [
         _independent_of_publishers(results),
         _independent_of_groups(results),
@@ -55,11 +55,11 @@ def many_groups_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def by_publishers(results: Results, figure: str, column: str, protocol: str, sizes: str = MODEL) -> Curve:
+def by_publishers(results: LocamuResults, figure: str, column: str, protocol: str, sizes: str = MODEL) -> Curve:
     return results.curve(figure, column, protocol, along="publishers", sizes=sizes)
 
 
-def _independent_of_publishers(results: Results) -> Claim:
+def _independent_of_publishers(results: LocamuResults) -> Claim:
     fast, slow = (by_publishers(results, figure, BYTES, LOCAMU) for figure in (FAST, SLOW))
     return claim(
         "K7",
@@ -75,7 +75,7 @@ def _independent_of_publishers(results: Results) -> Claim:
     )
 
 
-def _independent_of_groups(results: Results) -> Claim:
+def _independent_of_groups(results: LocamuResults) -> Claim:
     many, one = (by_publishers(results, figure, BYTES, LOCAMU) for figure in (FAST, "one"))
     shares = ratios(many, one)
     return claim(
@@ -86,7 +86,7 @@ def _independent_of_groups(results: Results) -> Claim:
     )
 
 
-def _cbcast_overtakes(results: Results) -> Claim:
+def _cbcast_overtakes(results: LocamuResults) -> Claim:
     mine, theirs = (by_publishers(results, FAST, BYTES, protocol) for protocol in (LOCAMU, CBCAST))
     passes = crossing(theirs, mine)
     wanted = results.publishers(FAST)
@@ -101,7 +101,7 @@ def _cbcast_overtakes(results: Results) -> Claim:
     )
 
 
-def _cbcast_decreases(results: Results) -> Claim:
+def _cbcast_decreases(results: LocamuResults) -> Claim:
     mine, theirs = (by_publishers(results, SLOW, ALL, protocol) for protocol in (LOCAMU, CBCAST))
     ours_at_last, theirs_at_last = (results.value("end", ALL, protocol) for protocol in (LOCAMU, CBCAST))
     peaks: Verdict = None
@@ -116,7 +116,7 @@ def _cbcast_decreases(results: Results) -> Claim:
     )
 
 
-def _crowd(results: Results) -> str:
+def _crowd(results: LocamuResults) -> str:
     return ", ".join(f"{point.x:g}" for point in results.curve("end", ALL, LOCAMU, along="nodes")) or "no"
 
 
@@ -129,7 +129,7 @@ def _below(one: Number, other: Number) -> Verdict:
     return None if one is None or other is None else one < other
 
 
-def _barriers_are_largest(results: Results) -> Claim:
+def _barriers_are_largest(results: LocamuResults) -> Claim:
     verdicts: list[Verdict] = []
     texts = []
     for figure, name in ((FAST, "100 Mb/s"), (SLOW, "10 Mb/s")):
@@ -150,7 +150,7 @@ def _barriers_are_largest(results: Results) -> Claim:
     )
 
 
-def _groups_cost_cbcast(results: Results) -> Claim:
+def _groups_cost_cbcast(results: LocamuResults) -> Claim:
     shares = {
         protocol: ratios(by_publishers(results, FAST, BYTES, protocol), by_publishers(results, "one", BYTES, protocol))
         for protocol in (CBCAST, BARRIERS)
@@ -186,7 +186,7 @@ def _groups_cost_cbcast(results: Results) -> Claim:
     )
 
 
-def _bottleneck(results: Results) -> Claim:
+def _bottleneck(results: LocamuResults) -> Claim:
     """Where publishers choose among their own groups, and where they choose among all."""
     texts, depths = [], []
     for figure, name in ((SLOW, "their own groups"), ("any", "all groups")):
@@ -208,7 +208,7 @@ def _bottleneck(results: Results) -> Claim:
     )
 
 
-def _third_of_the_model(results: Results) -> Claim:
+def _third_of_the_model(results: LocamuResults) -> Claim:
     model, wire = (by_publishers(results, FAST, BYTES, LOCAMU, sizes) for sizes in (MODEL, WIRE))
     shares = ratios(wire, model)
     wanted = results.publishers(FAST, WIRE)
@@ -229,7 +229,7 @@ def _third_of_the_model(results: Results) -> Claim:
     )
 
 
-def _references(results: Results, expected: dict[str, dict[int, float]], groups: str) -> Iterable[Claim]:
+def _references(results: LocamuResults, expected: dict[str, dict[int, float]], groups: str) -> Iterable[Claim]:
     for protocol, sizes in expected.items():
         found = means(by_publishers(results, "reference", BYTES, protocol))
         measured = {publishers: found.get(float(publishers)) for publishers in sizes}
@@ -252,7 +252,7 @@ def _references(results: Results, expected: dict[str, dict[int, float]], groups:
     yield _crossing(results, groups)
 
 
-def _crossing(results: Results, groups: str) -> Claim:
+def _crossing(results: LocamuResults, groups: str) -> Claim:
     mine, theirs = (by_publishers(results, "reference", BYTES, protocol) for protocol in (LOCAMU, CBCAST))
     # LoCaMu's is flat: its last value does for the points that it was not measured at.
     level = [Point(point.x, mine[-1].mean, 0.0) for point in theirs] if mine else []

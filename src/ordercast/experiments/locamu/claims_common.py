@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ordercast.experiments.kit.claims import HELD, VIOLATED, guarantees_hold, violations
 from ordercast.experiments.kit.results import Verdict
 from ordercast.experiments.kit.study import ORDER_HOLDS, OURS, Claim, Row
-from ordercast.experiments.locamu.results import Results
+from ordercast.experiments.locamu.results import LocamuResults
 from ordercast.experiments.locamu.runs import COMPLETE, LOCAMU, ORDER_HELD
 from ordercast.experiments.locamu.sources import SHORT
 
@@ -18,7 +18,7 @@ def claim(id_: str, statement: str, measured: str, holds: Verdict, *, source: st
     return Claim(id=id_, source=source, statement=statement, measured=measured, holds=holds)
 
 
-def promises(results: Results) -> list[Claim]:
+def promises(results: LocamuResults) -> list[Claim]:
     """Order everywhere; and that nothing is missing where that can be said."""
     return [_order_holds(results.rows), _guarantees_hold([row for row in results.rows if row["drain"]])]
 
@@ -44,7 +44,7 @@ def _guarantees_hold(drained: Sequence[Row]) -> Claim:
     )
 
 
-def acknowledgements_are_small(results: Results) -> Claim:
+def acknowledgements_are_small(results: LocamuResults) -> Claim:
     """What the source leaves out of its sizes."""
     shares: dict[str, float] = {}
     for row in results.rows:

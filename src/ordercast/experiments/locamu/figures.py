@@ -15,7 +15,7 @@ from ordercast.experiments.kit.study import Picture
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_causal import ALL, BYTES, FAST, SLOW, by_publishers
 from ordercast.experiments.locamu.claims_single import ONE, by_f
-from ordercast.experiments.locamu.results import Results
+from ordercast.experiments.locamu.results import LocamuResults
 from ordercast.experiments.locamu.runs import BARRIERS, CBCAST, CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, WIRE
 from ordercast.experiments.locamu.style import LOOKS
 
@@ -54,28 +54,28 @@ _SINGLE = (
 
 def single_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Figure 5.1 and where the load is."""
-    return drawn(Results(table), directory, {"figure-5.1": _figure_1, "loads": _loads})
+    return drawn(LocamuResults(table), directory, {"figure-5.1": _figure_1, "loads": _loads})
 
 
 def one_group_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Figure 5.2 and sizes without limits."""
-    pictures: dict[str, Callable[[Results], Figure]] = {
+    pictures: dict[str, Callable[[LocamuResults], Figure]] = {
         "figure-5.2": lambda results: _causal(results, "5.2"),
         "sizes": lambda results: _sizes(results, reference.ONE_GROUP),
     }
-    return drawn(Results(table), directory, pictures)
+    return drawn(LocamuResults(table), directory, pictures)
 
 
 def many_groups_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Figure 5.3 and sizes without limits."""
-    pictures: dict[str, Callable[[Results], Figure]] = {
+    pictures: dict[str, Callable[[LocamuResults], Figure]] = {
         "figure-5.3": lambda results: _causal(results, "5.3"),
         "sizes": lambda results: _sizes(results, reference.MANY_GROUPS),
     }
-    return drawn(Results(table), directory, pictures)
+    return drawn(LocamuResults(table), directory, pictures)
 
 
-def _figure_1(results: Results) -> Figure:
+def _figure_1(results: LocamuResults) -> Figure:
     figure, all_axes = panels(
         2, 3, "Throughput of LoCaMu and Delta-Neighbourhood against one thing at a time, as in figure 5.1 of the "
         "source. One group of all nodes, 100 Mb/s, 1 ms, 32 bytes, f = 1, three neighbours a node unless varied; a "
@@ -104,7 +104,7 @@ def _figure_1(results: Results) -> Figure:
     return figure
 
 
-def _causal(results: Results, number: str) -> Figure:
+def _causal(results: LocamuResults, number: str) -> Figure:
     groups = "one group of all nodes" if number == "5.2" else "one group per inner node: its subtree"
     figure, all_axes = panels(
         2, 2,
@@ -129,7 +129,7 @@ def _causal(results: Results, number: str) -> Figure:
     return figure
 
 
-def _sizes(results: Results, expected: Mapping[str, Mapping[int, float]]) -> Figure:
+def _sizes(results: LocamuResults, expected: Mapping[str, Mapping[int, float]]) -> Figure:
     """What was measured without limits of bandwidth, over what the prototype found."""
     figure, (axes,) = panels(
         1, 1, "Mean metadata of a copy by the source's count, against the number of publishers, beside what the "
@@ -145,7 +145,7 @@ def _sizes(results: Results, expected: Mapping[str, Mapping[int, float]]) -> Fig
     return figure
 
 
-def _loads(results: Results) -> Figure:
+def _loads(results: LocamuResults) -> Figure:
     """How much is offered to the root, to its child and to a leaf, by publishers."""
     figure, (axes,) = panels(
         1, 1,

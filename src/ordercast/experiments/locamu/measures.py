@@ -23,7 +23,7 @@ _PATIENCE_NS = 3_600_000_000_000
 _NS_PER_S = 1e9
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class MeasureSnapshot(msgspec.Struct, frozen=True):
     """Counts since the beginning of the run, by node where there are several."""
 
     time_ns: int
@@ -62,7 +62,7 @@ class Meter:
         self._arrivals: list[int] = []
         """Of a single publisher: when the last node of the deepest level delivered, within the window."""
         self._drains = drains
-        self._ends: list[Snapshot] = []
+        self._ends: list[MeasureSnapshot] = []
         self._full = False
         """Whether the run was warm, and its window filled, before patience ended."""
 
@@ -174,10 +174,10 @@ def _run_until(world: World, done: Callable[[], bool]) -> tuple[int, bool]:
     return events, reached
 
 
-def _snapshot(world: World) -> Snapshot:
+def _snapshot(world: World) -> MeasureSnapshot:
     hosts = list(world.hosts.values())
     traffic = [host.traffic for host in hosts]
-    return Snapshot(
+    return MeasureSnapshot(
         time_ns=world.clock.now,
         published=world.published,
         copies=sum(one.copies for one in traffic),

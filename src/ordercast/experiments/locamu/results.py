@@ -10,7 +10,7 @@ from ordercast.experiments.kit.study import Row, Value
 from ordercast.experiments.locamu.runs import MODEL
 
 
-class Results(results.Results):
+class LocamuResults(results.Results):
     """The rows of a study, looked up by what they are drawn in."""
 
     def of(self, figure: str) -> list[Row]:

@@ -56,7 +56,7 @@ COMPLETE = "agreement"
 """The check that needs a run to its end."""
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class RunSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration: the base configuration of the source, but for what is given.
 
     A publisher waits while one of its links has `window` packets on their way or, if it is given, while `outstanding`
@@ -96,7 +96,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 def configuration(protocol: str, **changes: Any) -> Row:
     """The parameters of one run: a setting as plain values."""
-    return msgspec.structs.asdict(Setting(protocol=protocol, **changes))
+    return msgspec.structs.asdict(RunSetting(protocol=protocol, **changes))
 
 
 def measure(parameters: Row) -> Row:
@@ -104,7 +104,7 @@ def measure(parameters: Row) -> Row:
     from ordercast.protocols import lookup
     from ordercast.sim.run import simulate
 
-    setting = msgspec.convert(parameters, Setting)
+    setting = msgspec.convert(parameters, RunSetting)
     protocol = lookup(setting.protocol)
     meter = Meter(
         chosen(setting), warm=setting.warm, before=setting.before, messages=setting.messages, degree=setting.degree,
@@ -125,7 +125,7 @@ def _judged(run: Path) -> Row:
     return {**row, "judged": ORDER_HELD} if row["judged"] == UNDECIDED and unknown == {COMPLETE} else row
 
 
-def scenario(setting: Setting) -> Scenario:
+def scenario(setting: RunSetting) -> Scenario:
     """The scenario of one configuration."""
     groups: Groups = Subtrees() if setting.groups == SUBTREES else Everyone()
     return Scenario(
@@ -144,7 +144,7 @@ def scenario(setting: Setting) -> Scenario:
     )
 
 
-def _options(setting: Setting) -> dict[str, Any]:
+def _options(setting: RunSetting) -> dict[str, Any]:
     options: dict[str, Any] = {"tally": setting.sizes == MODEL}
     if setting.protocol in (LOCAMU, DELTA):
         options["f"] = setting.f
@@ -155,7 +155,7 @@ def _options(setting: Setting) -> dict[str, Any]:
     return options
 
 
-def _load(setting: Setting) -> OpenLoad | ClosedLoad:
+def _load(setting: RunSetting) -> OpenLoad | ClosedLoad:
     publishers = chosen(setting)
     common: dict[str, Any] = {
         "publishers": publishers, "topics": setting.topics, "payload_bytes": setting.payload,
@@ -168,7 +168,7 @@ def _load(setting: Setting) -> OpenLoad | ClosedLoad:
     return OpenLoad(**common, rate_per_s=rate or _MOST_PER_S, arrival="regular", window=setting.window)
 
 
-def chosen(setting: Setting) -> list[str]:
+def chosen(setting: RunSetting) -> list[str]:
     """Who publishes: the first nodes, of which the root is one, or a random choice that belongs to the seed."""
     names = [f"n{i}" for i in range(setting.nodes)]
     if setting.placement != ROOT:
@@ -178,7 +178,7 @@ def chosen(setting: Setting) -> list[str]:
 
 def weigh(parameters: Row) -> float:
     """Copies of messages, which decide how long a simulation takes; some headers are much longer than others."""
-    setting = msgspec.convert(parameters, Setting)
+    setting = msgspec.convert(parameters, RunSetting)
     # In 511 nodes a publication to one of the publisher's subtrees goes to a quarter of them on average.
     before = max(setting.warm, setting.before // 4)
     messages = before + setting.messages

@@ -56,7 +56,7 @@ _ENOUGH_WINDOW = 16
 """Packets on a link that keep it busy where headers are so long that a thousandth of a second takes a few of them."""
 
 
-class Effort(msgspec.Struct, frozen=True, kw_only=True):
+class LocamuEffort(msgspec.Struct, frozen=True, kw_only=True):
     """How much a scale measures."""
 
     sizes: Sequence[int]
@@ -100,7 +100,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int
 
 
-QUICK = Effort(
+QUICK = LocamuEffort(
     sizes=(15, 31, 63, 127, 255, 511, 1_023),
     wire_sizes=(15, 63),
     wire_bandwidths=(10.0, 100.0),
@@ -125,7 +125,7 @@ QUICK = Effort(
     hops=8_000,
     seeds=1,
 )
-PAPER = Effort(
+PAPER = LocamuEffort(
     sizes=(15, 31, 63, 127, 255, 511, 1_023),
     wire_sizes=(15, 31, 63, 127, 255, 511, 1_023),
     wire_bandwidths=BANDWIDTHS,
@@ -154,10 +154,10 @@ PAPER = Effort(
 )  # fmt: skip
 
 
-class Plan:
+class ScalePlan:
     """Configurations, each once: those that belong to several figures say so."""
 
-    def __init__(self, effort: Effort) -> None:
+    def __init__(self, effort: LocamuEffort) -> None:
         self._effort = effort
         self._figures: dict[tuple[tuple[str, Value], ...], set[str]] = {}
 
@@ -190,9 +190,9 @@ class Plan:
         return [{"figures": " ".join(sorted(figures)), **dict(key)} for key, figures in self._figures.items()]
 
 
-def single_publisher(effort: Effort) -> list[Row]:
+def single_publisher(effort: LocamuEffort) -> list[Row]:
     """Figure 5.1: one group of all nodes, publishers that send as fast as they can."""
-    plan = Plan(effort)
+    plan = ScalePlan(effort)
     for protocol, sizes in ((LOCAMU, MODEL), (LOCAMU, WIRE), (DELTA, MODEL)):
         wire = sizes == WIRE
         for nodes in effort.wire_sizes if wire else effort.sizes:
@@ -214,7 +214,7 @@ def single_publisher(effort: Effort) -> list[Row]:
     return plan.rows()
 
 
-def _many(plan: Plan, figure: str, protocol: str, nodes: int, publishers: int, **changes: Any) -> None:
+def _many(plan: ScalePlan, figure: str, protocol: str, nodes: int, publishers: int, **changes: Any) -> None:
     """Publishers that send as fast as they can: one by the windows of its links, several by what is on its way.
 
     Delta-Neighbourhood holds itself back.
@@ -259,7 +259,7 @@ def under_way(parameters: Row) -> float:
     return min(together, paced) if paced else together
 
 
-def _redundancy(plan: Plan, effort: Effort) -> None:
+def _redundancy(plan: ScalePlan, effort: LocamuEffort) -> None:
     """Figures 5.1e and f: headers grow fast with f and degree, so a window has fewer messages."""
     for f in effort.faults:
         for profile in (CORRECTED, PUBLISHED) if f in effort.published else (CORRECTED,):
@@ -271,9 +271,9 @@ def _redundancy(plan: Plan, effort: Effort) -> None:
             plan.add("f", protocol, nodes=511, placement=ROOT, degree=degree, share=3.0 / degree)
 
 
-def causal(effort: Effort, groups: str) -> list[Row]:
+def causal(effort: LocamuEffort, groups: str) -> list[Row]:
     """Figures 5.2 and 5.3: causal protocols compared, every publisher limited to its rate."""
-    plan = Plan(effort)
+    plan = ScalePlan(effort)
     for mbps, figure in ((100.0, "ab"), (SLOW_MBPS, "cd")):
         for protocol, sizes in _compared():
             for publishers in effort.paced if sizes == MODEL else effort.wire_paced:
@@ -305,7 +305,7 @@ def causal(effort: Effort, groups: str) -> list[Row]:
 
 
 def _paced(
-    plan: Plan, figure: str, protocol: str, nodes: int, publishers: int, *, mbps: float, **changes: Any
+    plan: ScalePlan, figure: str, protocol: str, nodes: int, publishers: int, *, mbps: float, **changes: Any
 ) -> None:  # fmt: skip
     """Publishers at their rate, held back where that is more than fits."""
     capacity = capacity_per_s(protocol, publishers, mbps, changes.get("sizes", MODEL))

@@ -11,16 +11,16 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
-from ordercast.net.nodes.replay import Event, Replay, Told
+from ordercast.net.nodes.replay import Replay, ReplayedEvent, ToldEvents
 from ordercast.net.nodes.saved_state import pack, restore
 from ordercast.net.nodes.state_log import (
     Fired,
     Head,
     Input,
-    Joined,
-    Left,
-    Published,
-    Received,
+    JoinedInput,
+    LeftInput,
+    PublishedInput,
+    ReceivedInput,
     Renewed,
     StateLog,
     Subscribed,
@@ -35,7 +35,7 @@ LOG = logging.getLogger("ordercast.net")
 class DurableInputs:
     """The log of a node, if it has one, and the counts that go into it."""
 
-    def __init__(self, log: StateLog | None, told: Told | None, codec: Codec, *, notes_membership: bool) -> None:
+    def __init__(self, log: StateLog | None, told: ToldEvents | None, codec: Codec, *, notes_membership: bool) -> None:
         self.durable = log is not None
         """Whether anything is written down."""
         self.recovered = log is not None and log.has_past
@@ -43,12 +43,12 @@ class DurableInputs:
         """Publications, deliveries and notes so far: those events of the trace that the log can repeat."""
         self.published = 0
         self.delivered = 0
-        self.untold: list[Event] = []
+        self.untold: list[ReplayedEvent] = []
         """Of former lives, what the trace does not have."""
         self.unheard: list[Message] = []
         """Of former lives, what the application does not have."""
         self._log = log
-        self._told = told or Told()
+        self._told = told or ToldEvents()
         self._codec = codec
         self._notes_membership = notes_membership
         self._build: Callable[[], Machine] | None = None
@@ -71,11 +71,11 @@ class DurableInputs:
             self._log.begin_life()
 
     def on_publish(self, content: tuple[Any, ...]) -> None:
-        self._add(Published(*content))
+        self._add(PublishedInput(*content))
 
     def on_receive(self, peer: NodeId, packets: list[Packet]) -> None:
         if self._log is not None:
-            self._log.add(Received(peer, tuple(map(self._codec.encode, packets))))
+            self._log.add(ReceivedInput(peer, tuple(map(self._codec.encode, packets))))
 
     def on_timer(self, name: Hashable) -> None:
         self._add(Fired(name))
@@ -93,10 +93,10 @@ class DurableInputs:
         self._add(Unsubscribed(topic))
 
     def on_join(self) -> None:
-        self._add(Joined())
+        self._add(JoinedInput())
 
     def on_leave(self) -> None:
-        self._add(Left())
+        self._add(LeftInput())
 
     # The end of a turn
 

@@ -27,7 +27,7 @@ from ordercast.net.nodes.batches import handle_batch
 from ordercast.net.nodes.channel import ChannelAck, ChannelResume
 from ordercast.net.nodes.durable_inputs import DurableInputs
 from ordercast.net.nodes.neighbours import Address, Chore, NeighbourChannels
-from ordercast.net.nodes.replay import BY_THE_HOST, Told
+from ordercast.net.nodes.replay import BY_THE_HOST, ToldEvents
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog
 from ordercast.net.timers import Timers
@@ -75,7 +75,7 @@ class NodeHost:
         settings: NodeSettings | None = None,
         journal: Journal | None = None,
         log: StateLog | None = None,
-        told: Told | None = None,
+        told: ToldEvents | None = None,
     ) -> None:
         """With a `log` that has a past, the node goes on from there; `told` says how much of it had come out."""
         self.node = place.node

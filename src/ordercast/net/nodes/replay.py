@@ -22,10 +22,10 @@ from ordercast.net.nodes.saved_state import restore
 from ordercast.net.nodes.state_log import (
     Fired,
     Input,
-    Joined,
-    Left,
-    Published,
-    Received,
+    JoinedInput,
+    LeftInput,
+    PublishedInput,
+    ReceivedInput,
     Recovered,
     Renewed,
     Started,
@@ -43,7 +43,7 @@ BY_THE_HOST = frozenset({"send", "receive", "suspect", "recover"})
 the inputs, and a journal has as many of them as the log tells of, or less."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class ToldEvents(msgspec.Struct, frozen=True):
     """How much of a node's history had come out before its process died."""
 
     events: int = 0
@@ -54,7 +54,7 @@ class Told(msgspec.Struct, frozen=True):
     """Kind and message of the last of these events, if it is known."""
 
 
-def told_by(journals: Iterable[Path]) -> Told:
+def told_by(journals: Iterable[Path]) -> ToldEvents:
     """What the journals of former lives say; whoever has no other record counts their deliveries as taken over."""
     events = deliveries = 0
     last: tuple[str, str | None] | None = None
@@ -64,10 +64,10 @@ def told_by(journals: Iterable[Path]) -> Told:
                 events += 1
                 deliveries += row.kind == "deliver"
                 last = row.kind, row.msg
-    return Told(events, deliveries, last)
+    return ToldEvents(events, deliveries, last)
 
 
-class Event(msgspec.Struct, frozen=True):
+class ReplayedEvent(msgspec.Struct, frozen=True):
     """Something that belongs into the trace."""
 
     kind: str
@@ -106,7 +106,7 @@ class Replay:
         self._notes_membership = notes_membership
         self._told_before = head.told
         self._heard_before = head.delivered - len(head.unheard)
-        self._events: list[Event] = []
+        self._events: list[ReplayedEvent] = []
         self._deliveries: list[Message] = list(head.unheard)
         for happened in log.inputs:
             self._repeat(happened)
@@ -117,7 +117,7 @@ class Replay:
         """All events so far."""
         return self._told_before + len(self._events)
 
-    def untold(self, told: Told) -> list[Event]:
+    def untold(self, told: ToldEvents) -> list[ReplayedEvent]:
         """The events that had not come out."""
         place = told.events - self._told_before
         before = self._events[place - 1] if 0 < place <= len(self._events) else None
@@ -155,9 +155,9 @@ class Replay:
                 self.machine.on_recover(self)
             case Renewed():
                 self.machine.on_recover(self)  # The head of the log has what it was restored from.
-            case Published():
+            case PublishedInput():
                 self._publish(happened)
-            case Received(peer, bodies):
+            case ReceivedInput(peer, bodies):
                 packets = [self._codec.decode(body, peer) for body in bodies]
                 handle_batch(self.machine, peer, packets, self)  # What made no sense then makes none now.
             case Fired(name):
@@ -173,7 +173,7 @@ class Replay:
                 except UsageError:
                     del self._events[mark:]  # Refused then, refused now.
 
-    def _change(self, happened: Subscribed | Unsubscribed | Joined | Left) -> None:
+    def _change(self, happened: Subscribed | Unsubscribed | JoinedInput | LeftInput) -> None:
         match happened:
             case Subscribed(topic):
                 if not self._notes_membership:
@@ -183,16 +183,16 @@ class Replay:
                 self.machine.on_unsubscribe(topic, self)
                 if not self._notes_membership:
                     self.note("unsubscribe", {"topic": topic})
-            case Joined():
+            case JoinedInput():
                 self.machine.on_join(self)
-            case Left():
+            case LeftInput():
                 self.machine.on_leave(self)
 
-    def _publish(self, asked: Published) -> None:
+    def _publish(self, asked: PublishedInput) -> None:
         content = (asked.topic, asked.payload, asked.guarantee, asked.keys, asked.dst)
         message = Message(self._origin, self.published + 1, *content)
         mark = len(self._events)
-        self._events.append(Event("publish", message))
+        self._events.append(ReplayedEvent("publish", message))
         try:
             self.machine.on_publish(message, self)
         except UsageError:
@@ -204,11 +204,11 @@ class Replay:
 
     def deliver(self, message: Message) -> None:
         self.delivered += 1
-        self._events.append(Event("deliver", message))
+        self._events.append(ReplayedEvent("deliver", message))
         self._deliveries.append(message)
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
-        self._events.append(Event(kind, info=info))
+        self._events.append(ReplayedEvent(kind, info=info))
 
     def send(self, peer: NodeId, packet: Packet) -> None:
         """It was sent then."""

@@ -45,7 +45,7 @@ class Recovered(_Input, frozen=True, array_like=True, tag=2):
     """A further life begins, with what the machine of the one before would have saved."""
 
 
-class Published(_Input, frozen=True, array_like=True, tag=3):
+class PublishedInput(_Input, frozen=True, array_like=True, tag=3):
     topic: Topic
     payload: bytes
     guarantee: Guarantee
@@ -53,7 +53,7 @@ class Published(_Input, frozen=True, array_like=True, tag=3):
     dst: tuple[NodeId, ...]
 
 
-class Received(_Input, frozen=True, array_like=True, tag=4):
+class ReceivedInput(_Input, frozen=True, array_like=True, tag=4):
     peer: NodeId
     packets: tuple[bytes, ...]
 
@@ -80,11 +80,11 @@ class Unsubscribed(_Input, frozen=True, array_like=True, tag=9):
     topic: Topic
 
 
-class Joined(_Input, frozen=True, array_like=True, tag=10):
+class JoinedInput(_Input, frozen=True, array_like=True, tag=10):
     """The node was told to enter the overlay."""
 
 
-class Left(_Input, frozen=True, array_like=True, tag=11):
+class LeftInput(_Input, frozen=True, array_like=True, tag=11):
     """The node was told to leave the overlay."""
 
 
@@ -93,8 +93,8 @@ class Renewed(_Input, frozen=True, array_like=True, tag=12):
 
 
 Input = (
-    Started | Recovered | Renewed | Published | Received | Fired | Suspected | Trusted | Subscribed | Unsubscribed
-    | Joined | Left
+    Started | Recovered | Renewed | PublishedInput | ReceivedInput | Fired | Suspected | Trusted | Subscribed
+    | Unsubscribed | JoinedInput | LeftInput
 )  # fmt: skip
 
 

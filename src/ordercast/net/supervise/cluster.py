@@ -18,14 +18,14 @@ import msgspec
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.net.nodes.neighbours import Address
-from ordercast.net.supervise.plan import Plan
+from ordercast.net.supervise.plan import RunPlan
 from ordercast.net.supervise.process import Addresses, Assignment, NodeStatus, WorkerAnswer, WorkerOrder, journal_path
 from ordercast.net.supervise.workers import KilledEarlyError, LocalWorker, ProcessWorker, Worker
 from ordercast.net.wire.settings import ns
 from ordercast.protocols import lookup
 from ordercast.scenario.choosing import claimed_guarantee, protocol_of
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario
-from ordercast.trace.collect import Life, collect
+from ordercast.trace.collect import JournalLife, collect
 from ordercast.trace.schema import STATE_KEPT, STATE_LOST
 from ordercast.trace.store import Manifest, RunWriter
 
@@ -42,7 +42,7 @@ Route = Callable[[NodeId, NodeId, Address], Awaitable[Address]]
 """From dialer, peer and the peer's address to the address that is dialed: a place for something in between."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ClusterOutcome(msgspec.Struct, frozen=True):
     """What a run over TCP did, apart from its trace."""
 
     path: Path
@@ -60,7 +60,7 @@ def run_processes(
     out: Path,
     processes: int | None = None,
     durable: bool = False,
-) -> Outcome:
+) -> ClusterOutcome:
     """Run `scenario` with real processes over loopback TCP and leave its trace in `out`.
 
     Args:
@@ -83,7 +83,7 @@ async def run_together(
     seed: int | None = None,
     out: Path,
     route: Route | None = None,
-) -> Outcome:
+) -> ClusterOutcome:
     """The same with all nodes in the running event loop, still over TCP: for embedding and for tests.
 
     Faults of processes cannot be inflicted here; those of the network can, by a `route` through a proxy.
@@ -95,16 +95,16 @@ async def run_together(
     return await _run(plan, out, parts, LocalWorker.start, route or _direct)
 
 
-def _plan(scenario: Scenario, protocol: str | None, seed: int | None, *, durable: bool = False) -> Plan:
+def _plan(scenario: Scenario, protocol: str | None, seed: int | None, *, durable: bool = False) -> RunPlan:
     name = protocol_of(scenario, protocol)
-    return Plan(scenario, lookup(name), name, scenario.seed if seed is None else seed, durable=durable)
+    return RunPlan(scenario, lookup(name), name, scenario.seed if seed is None else seed, durable=durable)
 
 
 async def _direct(_dialer: NodeId, _peer: NodeId, address: Address) -> Address:
     return address
 
 
-async def _run(plan: Plan, out: Path, parts: list[list[NodeId]], start: StartWorker, route: Route) -> Outcome:
+async def _run(plan: RunPlan, out: Path, parts: list[list[NodeId]], start: StartWorker, route: Route) -> ClusterOutcome:
     writer = RunWriter(out)
     try:
         with tempfile.TemporaryDirectory(prefix="ordercast-") as scratch:
@@ -120,7 +120,7 @@ async def _run(plan: Plan, out: Path, parts: list[list[NodeId]], start: StartWor
 class _Cluster:
     """All workers of one run."""
 
-    def __init__(self, plan: Plan, scratch: Path, start: StartWorker, route: Route) -> None:
+    def __init__(self, plan: RunPlan, scratch: Path, start: StartWorker, route: Route) -> None:
         self._plan = plan
         self._scratch = scratch
         self._start_worker = start
@@ -129,7 +129,7 @@ class _Cluster:
         self._token = secrets.token_hex(16)
         self._workers: dict[NodeId, Worker] = {}
         self._addresses: Addresses = {}
-        self._lives: dict[NodeId, list[Life]] = {node: [] for node in plan.graph.nodes}
+        self._lives: dict[NodeId, list[JournalLife]] = {node: [] for node in plan.graph.nodes}
         self._since: dict[NodeId, int | None] = dict.fromkeys(plan.graph.nodes)
         self._incarnations: Counter[NodeId] = Counter()
         self._dead: set[NodeId] = set()
@@ -148,7 +148,7 @@ class _Cluster:
         (scratch / LOGS).mkdir()
         (scratch / _STATES).mkdir()
 
-    async def run(self, parts: list[list[NodeId]], writer: RunWriter) -> Outcome:
+    async def run(self, parts: list[list[NodeId]], writer: RunWriter) -> ClusterOutcome:
         loop = asyncio.get_running_loop()
         handler = loop.get_exception_handler()
         loop.set_exception_handler(self._note_failure)
@@ -202,7 +202,7 @@ class _Cluster:
         self._addresses |= addresses
         for node in nodes:
             self._workers[node] = worker
-            self._lives[node].append(Life(journal_path(self._scratch, node, life)))
+            self._lives[node].append(JournalLife(journal_path(self._scratch, node, life)))
         self._spawn(self._watch(worker))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -353,7 +353,7 @@ class _Cluster:
     def _all_workers(self) -> list[Worker]:
         return list(dict.fromkeys(self._workers.values()))
 
-    def _finish(self, writer: RunWriter, wall_ns: int, *, drained: bool) -> Outcome:
+    def _finish(self, writer: RunWriter, wall_ns: int, *, drained: bool) -> ClusterOutcome:
         plan = self._plan
         kinds = collect(plan.run_id, self._lives, writer)
         manifest = Manifest(
@@ -379,7 +379,7 @@ class _Cluster:
             },
             options=plan.scenario.options,
         )
-        return Outcome(
+        return ClusterOutcome(
             path=writer.finish(manifest),
             manifest=manifest,
             published=kinds["publish"],

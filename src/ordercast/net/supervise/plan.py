@@ -6,7 +6,7 @@ from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.nodes.settings import NodeSettings
-from ordercast.net.supervise.process import Layout
+from ordercast.net.supervise.process import ProcessLayout
 from ordercast.net.supervise.workload import check_workload
 from ordercast.overlay.graphs import Graph
 from ordercast.scenario.brokers import Join, Leave
@@ -21,7 +21,7 @@ _MOST_PATIENCE_MS = 3_600_000
 """Beyond any use in wall time, and where timers of the operating system are still far from their limits."""
 
 
-class Plan:
+class RunPlan:
     """A scenario that was checked to be possible with real processes."""
 
     def __init__(self, scenario: Scenario, info: ProtocolInfo, name: str, seed: int, *, durable: bool = False) -> None:
@@ -31,7 +31,7 @@ class Plan:
         self.info = info
         self.name = name
         self.seed = seed
-        layout = Layout(scenario, info, seed)
+        layout = ProcessLayout(scenario, info, seed)
         self.graph: Graph = layout.graph
         self.people: Population = layout.people
         self.run_id = f"{scenario.name}-{info.name}-{seed}"

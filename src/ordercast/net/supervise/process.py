@@ -109,7 +109,7 @@ def journal_path(directory: Path, node: NodeId, life: int) -> Path:
     return directory / f"{node}.{life}.jsonl"
 
 
-class Layout:
+class ProcessLayout:
     """Who is where: the graph that the protocol runs on, the groups, and the place of every node."""
 
     def __init__(self, scenario: Scenario, info: ProtocolInfo, seed: int) -> None:
@@ -131,7 +131,7 @@ class Party:
     def __init__(self, assignment: Assignment, protocol: ProtocolInfo) -> None:
         self._assignment = assignment
         self._protocol = protocol
-        self._layout = Layout(assignment.scenario, protocol, assignment.seed)
+        self._layout = ProcessLayout(assignment.scenario, protocol, assignment.seed)
         self._hosts: dict[NodeId, NodeHost] = {}
         self._loads: dict[NodeId, Workload] = {}
         for node in assignment.nodes:

@@ -14,7 +14,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message, Packet
 from ordercast.protocols.daisy_chain.clocks import Clock, excess, first_edge, is_covered, merged, raised, row, zeros
-from ordercast.protocols.daisy_chain.packets import Carried, Channels, CheckedHop, Hop
+from ordercast.protocols.daisy_chain.packets import Carried, CheckedHop, ClockChannels, Hop
 from ordercast.protocols.daisy_chain.rules import NOWHERE, Rule
 from ordercast.protocols.multicast.multicast import CheckedOptions, Multicast, Ranks
 
@@ -42,7 +42,7 @@ class DaisyChain(Multicast):
         super().__init__(place, options)
         size, me = len(self.servers), max(self.me, 0)
         self.whole = not options.reduced
-        self.channels = Channels(me, size, reduced=options.reduced, keeps_all_heads=self.keeps_all_heads)
+        self.channels = ClockChannels(me, size, reduced=options.reduced, keeps_all_heads=self.keeps_all_heads)
         self.clock = zeros(size)
         self.held: list[Carried] = []
         """Packets whose past is not delivered here yet, oldest first."""

@@ -55,7 +55,7 @@ class Carried(msgspec.Struct, frozen=True, gc=False):
     index: tuple[int, ...] = ()
 
 
-class Channels(State):
+class ClockChannels(State):
     """The clocks last sent and last received on each channel: both ends know them, so only differences travel."""
 
     constant: ClassVar[tuple[str, ...]] = ("me", "size", "reduced", "keeps_all_heads")

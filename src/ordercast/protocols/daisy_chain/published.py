@@ -18,7 +18,7 @@ from ordercast.protocols.daisy_chain.rules import NOWHERE, Rule, Strict
 from ordercast.protocols.multicast.multicast import Ranks
 
 
-class Options(ChainOptions, frozen=True, forbid_unknown_fields=True):
+class PublishedChainOptions(ChainOptions, frozen=True, forbid_unknown_fields=True):
     """How much of the article is taken literally."""
 
     reduced: bool = False
@@ -75,12 +75,12 @@ class PublishedChain(DaisyChain):
     name: ClassVar[str] = "daisy-chain-published"
     keeps_all_heads: ClassVar[bool] = True
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: PublishedChainOptions) -> None:
         super().__init__(place, options)
         self.waits_for_own_entry = "C1" in options.corrections
         self.newest_first = options.buffer == "newest"
 
-    def _rule(self, me: int, size: int, options: Options) -> Rule:
+    def _rule(self, me: int, size: int, options: PublishedChainOptions) -> Rule:
         if "C2" in options.corrections:
             return Strict(me)
         return SameDelta(me, size, first_is_fast=options.first == "fast", stops="C4" in options.corrections)

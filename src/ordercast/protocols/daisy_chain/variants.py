@@ -23,7 +23,7 @@ from ordercast.protocols.multicast.multicast import FIFO_LINKS, NO_FAULTS, Ask, 
 _SOURCE = "Louzada and Dotti, Daisy Chain Cast - um protocolo para Multicast Atomico, PUCRS"
 
 
-class Options(ChainOptions, frozen=True, forbid_unknown_fields=True):
+class DaisyChainOptions(ChainOptions, frozen=True, forbid_unknown_fields=True):
     """Which rule decides what may be skipped."""
 
     rule: Literal["strict", "lite", "cover"] = "lite"
@@ -63,7 +63,7 @@ DAISY_CHAIN = ProtocolInfo(
     genuine=False,
     build=build,
     packets=(Ask, Done, Hop, CheckedHop, FlushAsk, Mark, Flushed),
-    options=Options,
+    options=DaisyChainOptions,
 )
 
 DAISY_CHAIN_PUBLISHED = ProtocolInfo(
@@ -77,5 +77,5 @@ DAISY_CHAIN_PUBLISHED = ProtocolInfo(
     genuine=False,
     build=PublishedChain,
     packets=(Ask, Done, Hop, CheckedHop),
-    options=daisy_chain_published.Options,
+    options=daisy_chain_published.PublishedChainOptions,
 )

@@ -12,7 +12,7 @@ import msgspec
 from ordercast.core.ids import Origin
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message
-from ordercast.protocols.flood.flood import FLOOD, Flood, Options, Stamp
+from ordercast.protocols.flood.flood import FLOOD, Flood, FloodOptions, Stamp
 from ordercast.protocols.shared.seen import Seen, Summary
 
 
@@ -21,7 +21,7 @@ class Fifo(Flood):
 
     durable: ClassVar[tuple[str, ...]] = (*Flood.durable, "due", "held", "skipped")
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: FloodOptions) -> None:
         super().__init__(place, options)
         self.due: dict[Origin, int] = {}
         """The number to be delivered next, where it is not 1."""

@@ -33,7 +33,7 @@ class Data(Numbered, frozen=True, tag=1):
     stamp: Stamp = ()
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FloodOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of flood, and of every protocol on top of it."""
 
     f: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
@@ -50,7 +50,7 @@ class Flood(Machine):
     constant: ClassVar[tuple[str, ...]] = ("node", "origin", "nodes", "f", "may_be_last")
     durable: ClassVar[tuple[str, ...]] = ("links", "seen", "waiting", "holders", "interest", "admitted")
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: FloodOptions) -> None:
         self.node = place.node
         self.origin = origin_of(place.node, place.incarnation)
         self.nodes = frozenset(place.nodes)
@@ -237,6 +237,6 @@ FLOOD = ProtocolInfo(
     genuine=False,
     build=Flood,
     packets=(Data, Ack, Hello, Welcome),
-    options=Options,
+    options=FloodOptions,
     readmits=True,
 )

@@ -35,7 +35,7 @@ class Order(Numbered, frozen=True, tag=5):
     publications: tuple[Publication, ...]
 
 
-class Options(flood.Options, frozen=True, forbid_unknown_fields=True):
+class SequencerOptions(flood.FloodOptions, frozen=True, forbid_unknown_fields=True):
     """Settings of flood, and who numbers."""
 
     sequencer: str = ""
@@ -52,7 +52,7 @@ class Sequencer(Flood):
         *Flood.durable, "arrived", "positions", "position", "orders", "due", "fresh", "batches", "numbered",
     )  # fmt: skip
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: SequencerOptions) -> None:
         super().__init__(place, options)
         self.rank: dict[str, int] = {node: i for i, node in enumerate(place.nodes)}
         self.sequencer = NodeId(options.sequencer or place.nodes[0])
@@ -174,6 +174,6 @@ SEQUENCER = msgspec.structs.replace(
     metadata="38 + o + t",
     build=build,
     packets=(*FLOOD.packets, Order),
-    options=Options,
+    options=SequencerOptions,
     readmits=False,
 )

@@ -15,7 +15,7 @@ from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
-from ordercast.protocols.flood.flood import FLOOD, Data, Flood, Options, Stamp
+from ordercast.protocols.flood.flood import FLOOD, Data, Flood, FloodOptions, Stamp
 from ordercast.protocols.shared.fixed_group import refuse_newcomer
 
 Blocker = tuple[int, int]
@@ -28,7 +28,7 @@ class Vector(Flood):
     constant: ClassVar[tuple[str, ...]] = (*Flood.constant, "rank")
     durable: ClassVar[tuple[str, ...]] = (*Flood.durable, "delivered", "blocked")
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: FloodOptions) -> None:
         super().__init__(place, options)
         self.rank: dict[str, int] = {node: i for i, node in enumerate(place.nodes)}
         self.delivered = [0] * len(place.nodes)

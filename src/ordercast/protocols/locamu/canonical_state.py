@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from ordercast.core.state import State, freeze
-from ordercast.protocols.locamu.held import Held
+from ordercast.protocols.locamu.held import HeldCopies
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.rounds import ACK_EVERY, Rounds
-from ordercast.protocols.locamu.store import Copy, Entry, Store
+from ordercast.protocols.locamu.store import Copy, Entry, MessageStore
 from ordercast.protocols.locamu.streams import Streams
 from ordercast.protocols.locamu.vectors import plain
 
@@ -26,7 +26,12 @@ _TOLD_APART: dict[str, frozenset[str]] = {
 
 
 def canonical(
-    parts: Mapping[str, State], here: Neighbourhood, streams: Streams, store: Store, held: Held, rounds: Rounds
+    parts: Mapping[str, State],
+    here: Neighbourhood,
+    streams: Streams,
+    store: MessageStore,
+    held: HeldCopies,
+    rounds: Rounds,
 ) -> Hashable:
     """The state without the names that the node uses among its own.
 

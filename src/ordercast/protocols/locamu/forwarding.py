@@ -25,26 +25,26 @@ from ordercast.protocols.locamu.packets import (
     Whole,
     flat_names,
 )
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.rounds import Rounds
 from ordercast.protocols.locamu.rules import Rules
 from ordercast.protocols.locamu.sizes import Tally
 from ordercast.protocols.locamu.store import Copy, Entry
 from ordercast.protocols.locamu.streams import Streams
 from ordercast.protocols.locamu.vectors import Vector, plain
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.waiting import WaitingCopies
 
 LONGEST_BURST = 128
 """So many copies are sent again together, the oldest first; more only when the receiver says that it has these."""
 
 
-class Forwarding(Part):
+class Forwarding(NodePart):
     """Everything that sends copies."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules",)
     here: Neighbourhood
     streams: Streams
-    waiting: Waiting
+    waiting: WaitingCopies
     links: Links
     rounds: Rounds
 

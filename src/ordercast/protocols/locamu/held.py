@@ -10,7 +10,7 @@ from typing import ClassVar
 from ordercast.core.machine import Outbox
 from ordercast.protocols.locamu.links import Links
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.processed import Processed
 from ordercast.protocols.locamu.rounds import ARMED, IN_BACKGROUND, NOT_ARMED, PATIENCE, Rounds
 from ordercast.protocols.locamu.store import Copy
@@ -26,7 +26,7 @@ Key = tuple[str, int]
 """A copy that is held back: the message's id, and who forwarded it last."""
 
 
-class Held(Part):
+class HeldCopies(NodePart):
     """The copies, for how long each has been here, and who was asked."""
 
     constant: ClassVar[tuple[str, ...]] = ("need_ns",)

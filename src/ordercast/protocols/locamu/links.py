@@ -13,7 +13,7 @@ from ordercast.core.messages import Message
 from ordercast.core.state import State
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS, Data, Whole
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.processed import Processed
 from ordercast.protocols.locamu.store import Copy
 from ordercast.protocols.locamu.streams import Streams
@@ -54,7 +54,7 @@ class Outgoing(State):
         """How many it were to be at the last time."""
 
 
-class Incoming(State):
+class IncomingSession(State):
     """The end of a link that receives. Streams and shapes go by the sender's indices."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Incoming(State):
         """Whether the peer was asked for what comes next."""
 
 
-class Links(Part):
+class Links(NodePart):
     """The links of a node: on each, both ends remember what was said."""
 
     constant: ClassVar[tuple[str, ...]] = ("delta",)
@@ -92,11 +92,11 @@ class Links(Part):
         """Whether there are any sessions."""
         self.sessions = 0
         self.outgoing: dict[int, Outgoing] = {}
-        self.incoming: dict[int, dict[int, Incoming]] = {}
+        self.incoming: dict[int, dict[int, IncomingSession]] = {}
         """By peer and session."""
         self.patience: dict[int, int] = {}
         """By peer: how many looks its copies may be missing; more, if some came after they were asked for."""
-        self.bursts: dict[int, dict[int, Incoming]] = {}
+        self.bursts: dict[int, dict[int, IncomingSession]] = {}
         """The same of copies that are sent again (LCM-H8)."""
 
     def see_anew(self) -> None:
@@ -112,7 +112,7 @@ class Links(Part):
                 for code, (shape, indices) in link.shapes.items()
             }
 
-    def _sessions(self) -> Iterator[tuple[int, Incoming]]:
+    def _sessions(self) -> Iterator[tuple[int, IncomingSession]]:
         for sessions in (self.incoming, self.bursts):
             for peer, links in sessions.items():
                 for link in links.values():
@@ -283,7 +283,7 @@ class Links(Part):
 
     # Receiving
 
-    def incoming_from(self, peer: int, session: int) -> Incoming | None:
+    def incoming_from(self, peer: int, session: int) -> IncomingSession | None:
         """LCM-H4: where the copies of a session are read, whatever other sessions there are; None: it is too old."""
         links = (self.incoming if session > 0 else self.bursts).get(peer)
         if links is None:
@@ -296,10 +296,10 @@ class Links(Part):
                 if session < oldest:
                     return None
                 del links[oldest]
-            link = links[session] = Incoming()
+            link = links[session] = IncomingSession()
         return link
 
-    def in_turn(self, peer: int, link: Incoming, packet: Data) -> Iterator[Data]:
+    def in_turn(self, peer: int, link: IncomingSession, packet: Data) -> Iterator[Data]:
         """LCM-H4: the copies that can be read now, maybe this one among them; each before the next is asked for."""
         number = packet.number
         if number < link.next or number in link.held:
@@ -317,7 +317,7 @@ class Links(Part):
             yield link.held.pop(link.next)
         link.ahead = bool(link.held)
 
-    def read(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+    def read(self, peer: int, link: IncomingSession, packet: Data) -> tuple[Copy, list[int]]:
         """A copy whose turn it is, and the streams whose number differs from the copy before."""
         link.next += 1
         try:
@@ -350,7 +350,7 @@ class Links(Part):
     def nonsense(self, peer: int, message: Message) -> PeerError:
         return PeerError(self.here.routes.nodes[peer], f"sent {message.id} with a header that makes no sense")
 
-    def _decode(self, peer: int, link: Incoming, packet: Data) -> tuple[Copy, list[int]]:
+    def _decode(self, peer: int, link: IncomingSession, packet: Data) -> tuple[Copy, list[int]]:
         """What `encode` was given."""
         header, values, shapes = packet.header, link.values, link.shapes
         head, at, depth, epoch = header[0], 1, 0, 0
@@ -391,7 +391,7 @@ class Links(Part):
                 names.append((shape.forwarder, numbers[shape.watched]))
         return Copy(packet.message, peer, depth, epoch, tuple(vectors), past, link.keys, peer, names), changed
 
-    def _meet(self, link: Incoming, header: tuple[int, ...], at: int) -> int:
+    def _meet(self, link: IncomingSession, header: tuple[int, ...], at: int) -> int:
         """LCM-H6: hear of streams and shapes."""
         streams = header[at]
         if streams < 0:
@@ -416,7 +416,7 @@ class Links(Part):
             at = end
         return at
 
-    def _hear(self, link: Incoming, index: int, key: int) -> None:
+    def _hear(self, link: IncomingSession, index: int, key: int) -> None:
         missing = index + 1 - len(link.keys)
         if missing > 0:
             link.keys += [_UNHEARD] * missing
@@ -426,7 +426,7 @@ class Links(Part):
         link.values[index] = 0
         self._place_stream(link, index, key)
 
-    def _place_stream(self, link: Incoming, index: int, key: int) -> None:
+    def _place_stream(self, link: IncomingSession, index: int, key: int) -> None:
         if key >= 0 and self.here.is_inside(key):
             link.local[index] = self.streams.at(key, inside=True)
         if key >= 0 and key & SECOND == self.here.me and key >> SECOND_BITS in self.processed.gapless:

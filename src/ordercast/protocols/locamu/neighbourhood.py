@@ -14,7 +14,7 @@ from ordercast.core.messages import Message
 from ordercast.overlay.extended import Audience, Ball, Routes
 from ordercast.protocols.locamu.membership.tables import Tables
 from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.rules import Radii, Rules
 from ordercast.protocols.locamu.vectors import Vector
 
@@ -24,7 +24,7 @@ Plan = tuple[tuple[int, ...], tuple[tuple[int, int, bool], ...]]
 """Whom a message is numbered for, and whom of these it can be sent to: rank, distance, whether with its payload."""
 
 
-class Neighbourhood(Part):
+class Neighbourhood(NodePart):
     """What a node reads off the tree, and whom it suspects there."""
 
     constant: ClassVar[tuple[str, ...]] = (

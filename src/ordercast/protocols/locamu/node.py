@@ -17,7 +17,7 @@ from ordercast.core.state import State
 from ordercast.overlay.extended import Routes, TreePlace
 from ordercast.protocols.locamu.canonical_state import canonical
 from ordercast.protocols.locamu.forwarding import Forwarding
-from ordercast.protocols.locamu.held import NEED, Held
+from ordercast.protocols.locamu.held import NEED, HeldCopies
 from ordercast.protocols.locamu.links import Links
 from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.entrance import KNOCK, LEAVING, OUTSIDE, Entrance
@@ -25,19 +25,19 @@ from ordercast.protocols.locamu.membership.groups import Groups
 from ordercast.protocols.locamu.membership.notices import Depart, Farewell, Knock, Welcome, only
 from ordercast.protocols.locamu.membership.owner import Owner
 from ordercast.protocols.locamu.membership.tables import Tables
-from ordercast.protocols.locamu.membership.views import Views
+from ordercast.protocols.locamu.membership.views import ViewsOfTree
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
-from ordercast.protocols.locamu.ordering import Ordering
+from ordercast.protocols.locamu.ordering import CausalOrdering
 from ordercast.protocols.locamu.packets import Ack, Alias, Data, read_names
 from ordercast.protocols.locamu.parts import acquaint
 from ordercast.protocols.locamu.processed import Processed
 from ordercast.protocols.locamu.resend import PUSH, Resend
 from ordercast.protocols.locamu.rounds import TICK, Rounds
-from ordercast.protocols.locamu.rules import CORRECTED, Options, Rules, radii
+from ordercast.protocols.locamu.rules import CORRECTED, LocamuOptions, Rules, radii
 from ordercast.protocols.locamu.sizes import Tally
-from ordercast.protocols.locamu.store import Store
+from ordercast.protocols.locamu.store import MessageStore
 from ordercast.protocols.locamu.streams import Streams
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.waiting import WaitingCopies
 from ordercast.protocols.shared.fixed_group import refuse_newcomer
 
 _LEAST_COLUMN = 2
@@ -56,7 +56,7 @@ class Locamu(Machine):
 
     rules: Rules = CORRECTED
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: LocamuOptions) -> None:
         if not isinstance(place, TreePlace) or place.routes is None:
             raise UsageError(f"{place.node}: locamu runs on a tree, and this runtime does not say which")
         refuse_newcomer("locamu", place)
@@ -68,7 +68,7 @@ class Locamu(Machine):
         self.owner = Owner()
         self.announcements = Announcements()
         self.groups = Groups()
-        self.views = Views()
+        self.views = ViewsOfTree()
         self.entrance = Entrance(place, _nanoseconds(options.ack_ms))
         # Who does not know its own place yet has one somewhere.
         self._stand_on(routes if place.parent is None else routes.with_leaf(place.node, routes.nodes[0]))
@@ -80,14 +80,14 @@ class Locamu(Machine):
         self.streams = Streams()
         self.processed = Processed()
         self.processed.watch(*self.here.numbering())
-        self.waiting = Waiting()
-        self.store = Store(rules)
+        self.waiting = WaitingCopies()
+        self.store = MessageStore(rules)
         self.links = Links(delta=self.delta)
         self.rounds = Rounds(rules, _nanoseconds(options.ack_ms))
-        self.held = Held(_nanoseconds(options.need_ms))
+        self.held = HeldCopies(_nanoseconds(options.need_ms))
         self.forwarding = Forwarding(rules, tally=options.tally)
         self.resend = Resend(rules, _nanoseconds(options.push_ms))
-        self.ordering = Ordering(rules, check=options.check, newcomer=self.place.parent is not None)
+        self.ordering = CausalOrdering(rules, check=options.check, newcomer=self.place.parent is not None)
         self._acquaint()
 
     def _acquaint(self) -> None:

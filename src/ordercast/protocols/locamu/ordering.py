@@ -12,27 +12,27 @@ from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.machine import Outbox
 from ordercast.core.messages import Message
 from ordercast.protocols.locamu.forwarding import Forwarding
-from ordercast.protocols.locamu.held import Held
-from ordercast.protocols.locamu.links import Incoming, Links
+from ordercast.protocols.locamu.held import HeldCopies
+from ordercast.protocols.locamu.links import IncomingSession, Links
 from ordercast.protocols.locamu.membership.tables import Tables
-from ordercast.protocols.locamu.membership.views import Views
+from ordercast.protocols.locamu.membership.views import ViewsOfTree
 from ordercast.protocols.locamu.neighbourhood import NOBODY, Neighbourhood
 from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS, Data, Plain
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.processed import Processed
 from ordercast.protocols.locamu.resend import Resend
 from ordercast.protocols.locamu.rounds import Rounds
 from ordercast.protocols.locamu.rules import Rules
-from ordercast.protocols.locamu.store import Copy, Entry, Store
+from ordercast.protocols.locamu.store import Copy, Entry, MessageStore
 from ordercast.protocols.locamu.streams import News, Streams
 from ordercast.protocols.locamu.vectors import Name, Past, Vector, usable
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.waiting import WaitingCopies
 
 HELD, KNOWN, PROCESSED = range(3)
 """What becomes of a copy (LCM-M2)."""
 
 
-class Ordering(Part):
+class CausalOrdering(NodePart):
     """What happens to messages and their copies."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules", "check", "newcomer")
@@ -40,14 +40,14 @@ class Ordering(Part):
     tables: Tables
     streams: Streams
     processed: Processed
-    waiting: Waiting
-    store: Store
+    waiting: WaitingCopies
+    store: MessageStore
     links: Links
     rounds: Rounds
-    held: Held
+    held: HeldCopies
     forwarding: Forwarding
     resend: Resend
-    views: Views
+    views: ViewsOfTree
 
     def __init__(self, rules: Rules, *, check: bool, newcomer: bool) -> None:
         self.rules = rules
@@ -74,7 +74,7 @@ class Ordering(Part):
         copy.wants = self._unsatisfied(copy.pairs())
         self._on_copy(copy, None, out)
 
-    def on_next(self, peer: int, link: Incoming, packet: Data, out: Outbox) -> None:
+    def on_next(self, peer: int, link: IncomingSession, packet: Data, out: Outbox) -> None:
         """LCM-H7: read a copy whose turn it is on its session.
 
         After a copy that was processed only what changed since can be new, or wait for something. A copy that is not
@@ -93,7 +93,7 @@ class Ordering(Part):
         # A number beyond a gap is processed, and what follows from it has to wait for the gap all the same.
         link.stale = self._on_copy(copy, news, out) != PROCESSED or self.processed.holes > 0
 
-    def on_next_of_burst(self, peer: int, link: Incoming, packet: Data, out: Outbox) -> None:
+    def on_next_of_burst(self, peer: int, link: IncomingSession, packet: Data, out: Outbox) -> None:
         """LCM-H8: read a copy that was sent again, with what differs from the one before."""
         copy, _ = self.links.read(peer, link, packet)
         copy.wants = self._unsatisfied(copy.pairs())

@@ -7,7 +7,7 @@ from typing import ClassVar
 from ordercast.core.state import State
 
 
-class Part(State):
+class NodePart(State):
     """A part of a node. Annotations of the class name its partners, by the names that the node has for them.
 
     Partners belong to the node: a part does not count them to its own state.
@@ -24,6 +24,6 @@ class Part(State):
 def acquaint(parts: dict[str, State]) -> None:
     """Give every part its partners among these."""
     for part in parts.values():
-        if isinstance(part, Part):
+        if isinstance(part, NodePart):
             for name in part.partners:
                 setattr(part, name, parts[name])  # Through `__dict__`, attributes would be slower ever after.

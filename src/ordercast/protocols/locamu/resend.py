@@ -12,11 +12,11 @@ from ordercast.protocols.locamu.forwarding import LONGEST_BURST, Forwarding
 from ordercast.protocols.locamu.links import Links
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import Ack
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.rounds import Rounds
 from ordercast.protocols.locamu.rules import Rules
-from ordercast.protocols.locamu.store import Entry, Store
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.store import Entry, MessageStore
+from ordercast.protocols.locamu.waiting import WaitingCopies
 
 AT_ONCE = 4
 """Up to so many messages are sent to a node that has become active before it says what it has."""
@@ -24,13 +24,13 @@ AT_ONCE = 4
 PUSH = "push"
 
 
-class Resend(Part):
+class Resend(NodePart):
     """Everything that is sent once more, or later."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules", "push_ns")
     here: Neighbourhood
-    waiting: Waiting
-    store: Store
+    waiting: WaitingCopies
+    store: MessageStore
     links: Links
     rounds: Rounds
     forwarding: Forwarding

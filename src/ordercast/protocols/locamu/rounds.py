@@ -10,12 +10,12 @@ from typing import ClassVar
 from ordercast.core.machine import Outbox
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import SECOND_BITS, Ack, Columns
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.processed import Processed
 from ordercast.protocols.locamu.rules import Rules
-from ordercast.protocols.locamu.store import Store
+from ordercast.protocols.locamu.store import MessageStore
 from ordercast.protocols.locamu.streams import Streams
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.waiting import WaitingCopies
 
 ACK_EVERY = 64
 """So many processed messages are acknowledged at once."""
@@ -27,7 +27,7 @@ NOT_ARMED, IN_BACKGROUND, ARMED = range(3)
 """Of a timer that is armed in the background while there is little hope."""
 
 
-class Rounds(Part):
+class Rounds(NodePart):
     """Rounds of acknowledgements, counted for good."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules", "ack_ns")
@@ -35,8 +35,8 @@ class Rounds(Part):
     here: Neighbourhood
     streams: Streams
     processed: Processed
-    store: Store
-    waiting: Waiting
+    store: MessageStore
+    waiting: WaitingCopies
 
     def __init__(self, rules: Rules, ack_ns: int) -> None:
         self.rules = rules

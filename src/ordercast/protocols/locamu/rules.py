@@ -79,7 +79,7 @@ Correction = Literal["C6", "C7", "C8", "C9", "C10", "C11", "C12"]
 _Ms = Annotated[float, msgspec.Meta(gt=0, le=600_000)]
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LocamuOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of LoCaMu."""
 
     f: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
@@ -100,7 +100,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a node counts what its headers would cost by the source's model (attribute `tally` of the machine)."""
 
 
-class PublishedOptions(Options, frozen=True, forbid_unknown_fields=True):
+class PublishedOptions(LocamuOptions, frozen=True, forbid_unknown_fields=True):
     """Settings of the printed algorithm."""
 
     profile: Literal["corrected", "published"] = "published"

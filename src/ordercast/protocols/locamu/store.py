@@ -11,11 +11,11 @@ from typing import ClassVar
 from ordercast.core.messages import Message
 from ordercast.core.state import State
 from ordercast.protocols.locamu.neighbourhood import NOBODY, Neighbourhood
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.rules import Rules
 from ordercast.protocols.locamu.streams import Streams
 from ordercast.protocols.locamu.vectors import Name, Past, Vector
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.waiting import WaitingCopies
 
 FIRST_WAIT, LONGEST_WAIT = 2, 32
 """So many rounds at least, and at most, pass before a message is sent again: answers wait in queues, too."""
@@ -125,14 +125,14 @@ class Entry(State):
         self.sent[peer] = (round_ + wait, wait)
 
 
-class Store(Part):
+class MessageStore(NodePart):
     """LCM-S3: processed messages by the order in which they were, and by the names that this node knows them by."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules",)
     durable: ClassVar[tuple[str, ...]] = ("entries", "names", "serial")
     here: Neighbourhood
     streams: Streams
-    waiting: Waiting
+    waiting: WaitingCopies
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules

@@ -11,14 +11,14 @@ from typing import ClassVar
 
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS, Plain
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.vectors import Shape, Vector
 
 News = Iterable[tuple[int, int]]
 """Streams, by their index here, and numbers."""
 
 
-class Streams(Part):
+class Streams(NodePart):
     """The past of a node, the index of every stream and the shape of every vector that it has heard of."""
 
     durable: ClassVar[tuple[str, ...]] = ("index", "keys", "values", "shapes")

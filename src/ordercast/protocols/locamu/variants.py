@@ -15,7 +15,7 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.locamu.membership.notices import Farewell, Knock, Welcome
 from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Ack, Alias, Data, Notice
-from ordercast.protocols.locamu.rules import Options, PublishedOptions, printed_with
+from ordercast.protocols.locamu.rules import LocamuOptions, PublishedOptions, printed_with
 
 _SOURCE = "V. Santos, Localized Reliable Causal Multicast, MSc thesis, Instituto Superior Tecnico, 2019"
 _OVERLAY = "a tree; links go to every node within f + 1 hops of it, and may lose, double and reorder packets"
@@ -55,7 +55,7 @@ LOCAMU = ProtocolInfo(
     genuine=False,
     build=Locamu,
     packets=(Data, Alias, Ack, Notice, Knock, Welcome, Farewell),
-    options=Options,
+    options=LocamuOptions,
     reach=reach,
     notes_membership=True,
     admits=True,

@@ -14,7 +14,7 @@ from ordercast.protocols.locamu.processed import MOST_BEYOND, of_runs
 from ordercast.protocols.locamu.vectors import Vector
 
 
-class Waiting(State):
+class WaitingCopies(State):
     """LCM-S4: which numbers linked nodes have acknowledged, and which stored messages still wait for that.
 
     A message waits for one number at a time. Only when that is acknowledged is the next one looked for.

@@ -41,7 +41,7 @@ class End(Packet, frozen=True, tag=4):
     number: int
 
 
-class Options(CheckedOptions, frozen=True, forbid_unknown_fields=True):
+class DelporteFauconnierOptions(CheckedOptions, frozen=True, forbid_unknown_fields=True):
     """When a destination below the highest delivers."""
 
     delivery: Literal["handle", "end"] = "handle"
@@ -56,7 +56,7 @@ class DelporteFauconnier(Multicast):
 
     name: ClassVar[str] = "delporte-fauconnier"
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: DelporteFauconnierOptions) -> None:
         super().__init__(place, options)
         self.delivers_early = options.delivery == "handle"
         self.queue: deque[Message] = deque()
@@ -148,5 +148,5 @@ DELPORTE_FAUCONNIER = ProtocolInfo(
     genuine=True,
     build=DelporteFauconnier,
     packets=(Ask, Done, Climb, End),
-    options=Options,
+    options=DelporteFauconnierOptions,
 )

@@ -41,7 +41,7 @@ class Propose(Packet, frozen=True, tag=3):
     clock: int
 
 
-class Record(msgspec.Struct, frozen=True, gc=False):
+class SkeenRecord(msgspec.Struct, frozen=True, gc=False):
     """What is known of a message that is not delivered yet."""
 
     message: Message
@@ -63,7 +63,7 @@ class Skeen(Multicast):
     def __init__(self, place: Place, options: CheckedOptions) -> None:
         super().__init__(place, options)
         self.clock = 0
-        self.records: dict[Key, Record] = {}
+        self.records: dict[Key, SkeenRecord] = {}
         self.line: list[tuple[Timestamp, Key]] = []
         """Messages with an own proposal, by final timestamp where it is known and by the own one where not."""
 
@@ -73,7 +73,7 @@ class Skeen(Multicast):
     def _on_ask(self, message: Message, ranks: Ranks, out: Outbox) -> None:
         """AMC-K1, AMC-K2: propose the next tick of the clock to all other destinations."""
         key = key_of(message)
-        record = self.records.get(key) or Record(message, ranks)
+        record = self.records.get(key) or SkeenRecord(message, ranks)
         self._tick()
         own = (self.clock, self.me)
         insort(self.line, (own, key))
@@ -81,7 +81,7 @@ class Skeen(Multicast):
         for rank in ranks:
             if rank != self.me:
                 out.send(self.servers[rank], proposal)
-        self._settle(key, Record(message, ranks, _with(record.proposals, own), own), out)
+        self._settle(key, SkeenRecord(message, ranks, _with(record.proposals, own), own), out)
 
     def _on_step(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
         """AMC-K3: note a proposal; it may be here before the client's copy."""
@@ -91,14 +91,14 @@ class Skeen(Multicast):
         key = key_of(message)
         record = self.records.get(key)
         if record is None:
-            record = Record(message, self._received_ranks(peer, message))
+            record = SkeenRecord(message, self._received_ranks(peer, message))
         rank = self.rank.get(peer, -1)
         if rank not in record.ranks or any(rank == proposer for _, proposer in record.proposals):
             raise PeerError(peer, f"proposes for message {message.id} out of turn")
         proposals = _with(record.proposals, (packet.clock, rank))
-        self._settle(key, Record(message, record.ranks, proposals, record.own), out)
+        self._settle(key, SkeenRecord(message, record.ranks, proposals, record.own), out)
 
-    def _settle(self, key: Key, record: Record, out: Outbox) -> None:
+    def _settle(self, key: Key, record: SkeenRecord, out: Outbox) -> None:
         """AMC-K4, AMC-K5: with all proposals the largest is final; what is first in line and final is delivered."""
         if len(record.proposals) == len(record.ranks) and record.own is not None:
             final = record.proposals[-1]
@@ -121,7 +121,7 @@ class Skeen(Multicast):
         """AMC-K4: later proposals exceed every final timestamp seen here."""
         self.clock = max(self.clock, final[0])
 
-    def _deliver(self, record: Record, out: Outbox) -> None:
+    def _deliver(self, record: SkeenRecord, out: Outbox) -> None:
         """AMC-K6, AMC-K7: deliver and answer."""
         if self.checked:
             self._check_delivery(record)
@@ -130,7 +130,7 @@ class Skeen(Multicast):
         out.deliver(record.message)
         self._answer(record.message, out)
 
-    def _check_delivery(self, record: Record) -> None:
+    def _check_delivery(self, record: SkeenRecord) -> None:
         """AMC-S2 to AMC-S4: nothing known has a lower timestamp, and because of the clock nothing later gets one."""
         final = record.final
         mine = [other for other in self.records.values() if other.own is not None]

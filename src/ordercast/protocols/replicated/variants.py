@@ -28,12 +28,12 @@ class SkeenOptions(CheckedOptions, frozen=True, forbid_unknown_fields=True):
     """What is not confirmed after so long is sent again."""
 
 
-class FauconnierOptions(delporte_fauconnier.Options, frozen=True, forbid_unknown_fields=True):
+class FauconnierOptions(delporte_fauconnier.DelporteFauconnierOptions, frozen=True, forbid_unknown_fields=True):
     replicas: Replicas = 3
     retry_ms: Milliseconds = 500.0
 
 
-class ChainOptions(daisy_chain.Options, frozen=True, forbid_unknown_fields=True):
+class ReplicatedChainOptions(daisy_chain.DaisyChainOptions, frozen=True, forbid_unknown_fields=True):
     replicas: Replicas = 3
     retry_ms: Milliseconds = 500.0
 
@@ -78,5 +78,5 @@ def replicated(multicast: ProtocolInfo, options: type[msgspec.Struct]) -> Protoc
 
 REPLICATED_SKEEN = replicated(msgspec.structs.replace(SKEEN, build=EnteringSkeen), SkeenOptions)
 REPLICATED_DELPORTE_FAUCONNIER = replicated(delporte_fauconnier.DELPORTE_FAUCONNIER, FauconnierOptions)
-REPLICATED_DAISY_CHAIN = replicated(daisy_chain.DAISY_CHAIN, ChainOptions)
-REPLICATED_DAISY_CHAIN_REAL_TIME = replicated(with_real_time(daisy_chain.DAISY_CHAIN), ChainOptions)
+REPLICATED_DAISY_CHAIN = replicated(daisy_chain.DAISY_CHAIN, ReplicatedChainOptions)
+REPLICATED_DAISY_CHAIN_REAL_TIME = replicated(with_real_time(daisy_chain.DAISY_CHAIN), ReplicatedChainOptions)

@@ -69,7 +69,7 @@ class Welcome(Packet, frozen=True, tag=4):
     seen: Summary
 
 
-class Link(State):
+class ReliableLink(State):
     """One node's end of the link to one neighbour."""
 
     def __init__(self, welcomed: bool) -> None:
@@ -119,7 +119,7 @@ class ReliableLinks(State):
         self.life = place.incarnation
         self.ack_ns = round(ack_ms * 1_000_000)
         self.resend_ns = round(retransmit_ms * 1_000_000)
-        self.links = {peer: Link(welcomed=self.life == 0) for peer in place.neighbours}
+        self.links = {peer: ReliableLink(welcomed=self.life == 0) for peer in place.neighbours}
         self.confirmed: list[tuple[NodeId, Numbered]] = []
         """Packets that asked and were acknowledged during this event; the layer above empties it."""
         self.ack_armed = False
@@ -142,7 +142,7 @@ class ReliableLinks(State):
             if link.owed and not link.early:
                 link.owed = 0  # The packet carries the acknowledgement.
 
-    def _resend_all(self, peer: NodeId, link: Link, out: Outbox) -> None:
+    def _resend_all(self, peer: NodeId, link: ReliableLink, out: Outbox) -> None:
         """LNK-L6: everything unacknowledged, at once."""
         if link.quiet or not link.unacked:
             return
@@ -199,7 +199,7 @@ class ReliableLinks(State):
         if packet.session == link.session and (packet.received > link.acked or packet.above):
             self._settle(peer, link, max(packet.received, link.acked), packet.above)
 
-    def _settle(self, peer: NodeId, link: Link, received: int, above: tuple[int, ...]) -> None:
+    def _settle(self, peer: NodeId, link: ReliableLink, received: int, above: tuple[int, ...]) -> None:
         if max(received, max(above, default=0)) > link.sent:
             raise PeerError(peer, f"acknowledges packets beyond {link.sent}, the last one sent to it")
         unacked = link.unacked
@@ -215,7 +215,7 @@ class ReliableLinks(State):
         confirmed, self.confirmed = self.confirmed, []
         return confirmed
 
-    def _acknowledge(self, peer: NodeId, link: Link, out: Outbox) -> None:
+    def _acknowledge(self, peer: NodeId, link: ReliableLink, out: Outbox) -> None:
         link.owed = 0
         above = tuple(sorted(link.early)[:ABOVE_LIMIT]) if link.early else ()
         out.send(peer, Ack(link.session, link.received, above))
@@ -304,7 +304,7 @@ class ReliableLinks(State):
     def unsuspected(self) -> set[NodeId]:
         return {peer for peer, link in self.links.items() if not link.suspected}
 
-    def _link(self, peer: NodeId) -> Link:
+    def _link(self, peer: NodeId) -> ReliableLink:
         link = self.links.get(peer)
         if link is None:
             raise _stranger(peer)

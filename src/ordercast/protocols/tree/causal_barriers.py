@@ -35,7 +35,7 @@ NOTHING_KNOWN: Known = {}
 Held = tuple[Message, Header]
 
 
-class Options(TreeOptions, frozen=True, forbid_unknown_fields=True):
+class CausalBarriersOptions(TreeOptions, frozen=True, forbid_unknown_fields=True):
     """Settings of Causal Barriers."""
 
     prune: bool = True
@@ -49,7 +49,7 @@ class CausalBarriers(TreeNode):
     constant: ClassVar[tuple[str, ...]] = (*TreeNode.constant, "prunes", "targets", "own")
     durable: ClassVar[tuple[str, ...]] = (*TreeNode.durable, "barriers", "delivered", "known", "blocked")
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: CausalBarriersOptions) -> None:
         super().__init__(place, options)
         self.prunes = options.prune
         self.targets = shared_table(self.routes, Targets, place.groups)
@@ -198,6 +198,6 @@ CAUSAL_BARRIERS = ProtocolInfo(
     genuine=False,
     build=CausalBarriers,
     packets=(Data, Ack),
-    options=Options,
+    options=CausalBarriersOptions,
     reach=one_hop,
 )

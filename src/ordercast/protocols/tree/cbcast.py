@@ -13,14 +13,14 @@ from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Guarantee, Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.shared.links import Ack, Numbered
-from ordercast.protocols.tree.cbcast_clocks import Clock, Data, Difference, Entry, Incoming, Joined, Layout
+from ordercast.protocols.tree.cbcast_clocks import CbcastIncoming, Clock, ClockLayout, Data, Difference, Entry, Joined
 from ordercast.protocols.tree.tree_node import NOBODY, TreeNode, TreeOptions, shared_table
 
 Held = tuple[Message, Entry, Clock]
 """A message, what its clock counts it as, and its clock."""
 
 
-class Options(TreeOptions, frozen=True, forbid_unknown_fields=True):
+class CbcastOptions(TreeOptions, frozen=True, forbid_unknown_fields=True):
     """Settings of CBCAST."""
 
     delta: bool = True
@@ -34,10 +34,10 @@ class Cbcast(TreeNode):
     constant: ClassVar[tuple[str, ...]] = (*TreeNode.constant, "delta", "layout", "joined")
     durable: ClassVar[tuple[str, ...]] = (*TreeNode.durable, "clock", "blocked", "last_sent", "incoming")
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: CbcastOptions) -> None:
         super().__init__(place, options)
         self.delta = options.delta
-        self.layout = shared_table(self.routes, Layout, place.groups)
+        self.layout = shared_table(self.routes, ClockLayout, place.groups)
         own = [topic for topic in place.groups or () if self._is_member(topic)]
         groups = {0} if place.groups is None else {self.layout.number(topic) for topic in own}
         self.joined = Joined(self.layout, frozenset(groups))
@@ -46,7 +46,7 @@ class Cbcast(TreeNode):
         self.blocked: dict[Entry, list[Held]] = {}
         near = self.routes.near[self.me]
         self.last_sent = dict.fromkeys(near, self.layout.empty)
-        self.incoming = {peer: Incoming(self.layout.empty) for peer in near}
+        self.incoming = {peer: CbcastIncoming(self.layout.empty) for peer in near}
 
     # Messages
 
@@ -165,6 +165,6 @@ CBCAST = ProtocolInfo(
     genuine=False,
     build=Cbcast,
     packets=(Data, Ack),
-    options=Options,
+    options=CbcastOptions,
     reach=one_hop,
 )

@@ -29,7 +29,7 @@ _clock_written = msgspec.msgpack.Encoder()
 _clock_read = msgspec.msgpack.Decoder(tuple[bytes, dict[int, int]])
 
 
-class Layout:
+class ClockLayout:
     """Which entry of which group has which slot: the members group by group, then whoever else may publish to it.
 
     One object for all nodes of a run.
@@ -94,7 +94,7 @@ class Layout:
 class Joined:
     """The groups of one node."""
 
-    def __init__(self, layout: Layout, groups: frozenset[int]) -> None:
+    def __init__(self, layout: ClockLayout, groups: frozenset[int]) -> None:
         self.flags = layout.members_of(groups)
         self._layout = layout
         self._groups = groups
@@ -206,14 +206,14 @@ class Difference(Encoded):
             self._changes = changes
         return self._changes
 
-    def counted_bytes(self, layout: Layout) -> int:
+    def counted_bytes(self, layout: ClockLayout) -> int:
         """Its size by the source's count."""
         if self._counted is None:
             slots = self.slots()
             self._counted = changed_clock_bytes(layout.count_groups(slots), len(slots))
         return self._counted
 
-    def applied_to(self, clock: Clock, layout: Layout) -> Clock:
+    def applied_to(self, clock: Clock, layout: ClockLayout) -> Clock:
         """The next clock. Assigned, not the maximum: an entry can be smaller than before."""
         if clock is self.old and self.new is not None:
             return self.new
@@ -269,7 +269,7 @@ class Data(Numbered, frozen=True, tag=1):
     """From the clock of the packet before on this link, or, without compression, from the empty clock."""
 
 
-class Incoming(State):
+class CbcastIncoming(State):
     """The receiving end of a link with compression: packets are read in the order in which they were numbered."""
 
     durable: ClassVar[tuple[str, ...]] = ("next", "clock", "early")

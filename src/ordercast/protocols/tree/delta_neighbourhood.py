@@ -35,7 +35,7 @@ PATIENCE = 50
 """After so many periods without any news a node goes on sending, but no longer keeps a run from its rest."""
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeltaNeighbourhoodOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of Delta-Neighbourhood."""
 
     f: Annotated[int, msgspec.Meta(ge=0, le=8)] = 1
@@ -57,7 +57,7 @@ class DeltaNeighbourhood(Machine):
     )  # fmt: skip
     durable: ClassVar[tuple[str, ...]] = ("value", "met", "progress", "queue", "current")
 
-    def __init__(self, place: Place, options: Options) -> None:
+    def __init__(self, place: Place, options: DeltaNeighbourhoodOptions) -> None:
         self.routes = routes_of(place, NAME)
         self.me = self.routes.rank[place.node]
         self.f = options.f
@@ -372,6 +372,6 @@ DELTA_NEIGHBOURHOOD = ProtocolInfo(
     genuine=False,
     build=DeltaNeighbourhood,
     packets=(Data, Done),
-    options=Options,
+    options=DeltaNeighbourhoodOptions,
     reach=reach,
 )

@@ -12,7 +12,7 @@ import msgspec
 from ordercast.verify.spark import overlay
 from ordercast.verify.spark.events import Source, naming_unreadable_files, open_sources, read_events, source_key
 from ordercast.verify.spark.progress import run_action
-from ordercast.verify.spark.run_metrics import ALL, QUANTILES, Distribution, Mark, RunMetrics, Slice
+from ordercast.verify.spark.run_metrics import ALL, QUANTILES, Distribution, RunMetrics, Slice, TimelineMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ordercast.trace.store import Manifest
 
-__all__ = ["Distribution", "Mark", "RunMetrics", "Slice", "measure"]
+__all__ = ["Distribution", "RunMetrics", "Slice", "TimelineMark", "measure"]
 
 BUCKETS = 60
 TOLD = 20_000
@@ -175,7 +175,7 @@ def _add_times(metrics: RunMetrics, manifest: Manifest, measured: _Measured) -> 
         _miss(metrics, "the trace has no suspicion of a crashed node", "detection_ms")
     metrics.timeline = _timeline(measured.slices, metrics.duration_s)
     metrics.marks = [
-        Mark((row["time_ns"] - first) * _S, row["kind"], row["node"], row["peer"]) for row in measured.faults
+        TimelineMark((row["time_ns"] - first) * _S, row["kind"], row["node"], row["peer"]) for row in measured.faults
     ]
 
 
@@ -234,9 +234,9 @@ def _add_overlay(metrics: RunMetrics, manifest: Manifest, measured: _Measured) -
         _miss(metrics, "the trace has no client that lost its edge broker and found another", "failover_ms")
 
 
-def _told(row: Row) -> overlay.Told:
+def _told(row: Row) -> overlay.ToldOfTree:
     info = dict(row["info"] or {})
-    return overlay.Told(row["node"], row["seq"], row["kind"], row["time_ns"], row["topic"], row["peer"], info)
+    return overlay.ToldOfTree(row["node"], row["seq"], row["kind"], row["time_ns"], row["topic"], row["peer"], info)
 
 
 def _why_no_common_time(manifest: Manifest, totals: Row | None) -> str | None:

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from ordercast.trace.schema import INFO_END
-from ordercast.verify.spark.run_metrics import QUANTILES, Digest, Distribution, Repair, Topology
+from ordercast.verify.spark.run_metrics import QUANTILES, Distribution, MeasuredRepair, ReplicaDigest, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ _S = 1e-9
 SYNCHRONISED = "synchronised"
 
 
-class Told(NamedTuple):
+class ToldOfTree(NamedTuple):
     """A row that is neither message nor packet. `info` is never None."""
 
     node: str
@@ -33,22 +33,22 @@ class Told(NamedTuple):
     info: dict[str, str]
 
 
-def clients_of(rows: Iterable[Told]) -> set[str]:
+def clients_of(rows: Iterable[ToldOfTree]) -> set[str]:
     """The nodes that name an edge broker."""
     return {row.node for row in rows if _edge(row)}
 
 
-def repairs_of(rows: Sequence[Told], first_ns: int) -> list[Repair]:
+def repairs_of(rows: Sequence[ToldOfTree], first_ns: int) -> list[MeasuredRepair]:
     """Every repair and failover that was begun, by start and node; a crash of the node itself abandons it."""
     clients = clients_of(rows)
-    found: list[Repair] = []
-    last: dict[str, Repair] = {}
+    found: list[MeasuredRepair] = []
+    last: dict[str, MeasuredRepair] = {}
     for row in sorted(rows, key=lambda row: (row.node, row.seq)):
         repair = last.get(row.node)
         if row.kind == "repair_start" and (repair is None or repair.attached_ms is not None):
             start_s = (row.time_ns - first_ns) * _S
             lost = row.info.get("lost") or row.peer or ""
-            repair = Repair(row.node, row.node in clients, lost, start_s, row.time_ns)
+            repair = MeasuredRepair(row.node, row.node in clients, lost, start_s, row.time_ns)
             last[row.node] = repair
             found.append(repair)
         elif row.kind == "repair_end" and repair is not None and not _only_digest(row):
@@ -58,12 +58,12 @@ def repairs_of(rows: Sequence[Told], first_ns: int) -> list[Repair]:
     return sorted(found, key=lambda repair: (repair.start_s, natural(repair.node)))
 
 
-def _only_digest(row: Told) -> bool:
+def _only_digest(row: ToldOfTree) -> bool:
     """A row that carries the state of a replica, and says nothing of its place."""
     return "digest" in row.info and "parent" not in row.info and not _edge(row)
 
 
-def _end(repair: Repair, row: Told) -> None:
+def _end(repair: MeasuredRepair, row: ToldOfTree) -> None:
     """Attached first, synchronised later; the row that says so tells what it took."""
     took_ms = (row.time_ns - repair.start_ns) * _MS
     if row.info.get("phase") == SYNCHRONISED:
@@ -79,7 +79,7 @@ def _end(repair: Repair, row: Told) -> None:
     repair.election_ms = _number(row.info.get("election_ms"))
 
 
-def topology_of(rows: Sequence[Told], *, one_clock: bool) -> Topology | None:
+def topology_of(rows: Sequence[ToldOfTree], *, one_clock: bool) -> Topology | None:
     """The tree before the first fault and at the end; None if no broker told its place."""
     in_order = sorted(rows, key=lambda row: (row.node, row.seq))
     places = [row for row in in_order if "parent" in row.info and not _edge(row)]
@@ -102,7 +102,7 @@ def topology_of(rows: Sequence[Told], *, one_clock: bool) -> Topology | None:
     )
 
 
-def _down(in_order: Iterable[Told]) -> set[str]:
+def _down(in_order: Iterable[ToldOfTree]) -> set[str]:
     """Nodes that crashed and did not come back, or left; not those for which the run ended."""
     down: dict[str, bool] = {}
     for row in in_order:
@@ -113,10 +113,10 @@ def _down(in_order: Iterable[Told]) -> set[str]:
     return {node for node, gone in down.items() if gone}
 
 
-def digests_of(rows: Iterable[Told]) -> list[Digest]:
+def digests_of(rows: Iterable[ToldOfTree]) -> list[ReplicaDigest]:
     """The last state digest of each node and topic."""
     last = {(row.topic or "", row.node): row.info["digest"] for row in rows if "digest" in row.info}
-    return [Digest(node, topic, digest) for (topic, node), digest in sorted(last.items())]
+    return [ReplicaDigest(node, topic, digest) for (topic, node), digest in sorted(last.items())]
 
 
 def spread_of(values: Sequence[float]) -> Distribution | None:
@@ -149,7 +149,7 @@ def _natural_order(places: dict[str, str]) -> dict[str, str]:
     return {name: places[name] for name in sorted(places, key=natural)}
 
 
-def _edge(row: Told) -> str:
+def _edge(row: ToldOfTree) -> str:
     return next((row.info[name] for name in _EDGE if row.info.get(name)), "")
 
 

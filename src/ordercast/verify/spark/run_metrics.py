@@ -31,7 +31,7 @@ class Slice(msgspec.Struct, frozen=True):
     p99_latency_ms: float | None
 
 
-class Mark(msgspec.Struct, frozen=True):
+class TimelineMark(msgspec.Struct, frozen=True):
     """A fault, or the reaction to one, on the timeline."""
 
     time_s: float
@@ -40,7 +40,7 @@ class Mark(msgspec.Struct, frozen=True):
     peer: str | None
 
 
-class Repair(msgspec.Struct):
+class MeasuredRepair(msgspec.Struct):
     """One repair of a broker that lost its parent, or failover of a client that lost its edge broker."""
 
     node: str
@@ -74,7 +74,7 @@ class Topology(msgspec.Struct):
     """Whether there was any fault."""
 
 
-class Digest(msgspec.Struct, frozen=True):
+class ReplicaDigest(msgspec.Struct, frozen=True):
     """The last digest of a replica's state; topic is empty for all of it."""
 
     node: str
@@ -120,12 +120,12 @@ class RunMetrics(msgspec.Struct, kw_only=True):
     repair_ms: Distribution | None = None
     failover_ms: Distribution | None = None
     """From a client's loss of its edge broker until it is attached to another."""
-    repairs: list[Repair] = []
+    repairs: list[MeasuredRepair] = []
     topology: Topology | None = None
-    digests: list[Digest] = []
+    digests: list[ReplicaDigest] = []
     detection_ms: Distribution | None = None
     """From a crash to the first suspicion of the crashed node."""
     timeline: list[Slice] | None = None
-    marks: list[Mark] = []
+    marks: list[TimelineMark] = []
     missing: dict[str, str] = {}
     """Metric to the reason why it is None."""

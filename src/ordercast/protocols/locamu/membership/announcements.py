@@ -11,10 +11,10 @@ from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee, Message
 from ordercast.protocols.locamu.membership.notices import Content, encode, internal_origin
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 
 
-class Announcements(Part):
+class Announcements(NodePart):
     """Messages of the protocol itself that wait to be published, and how many were."""
 
     durable: ClassVar[tuple[str, ...]] = ("count", "silent")

@@ -17,11 +17,11 @@ from ordercast.protocols.locamu.membership.groups import Groups
 from ordercast.protocols.locamu.membership.notices import Enter, Farewell, Knock, Welcome, is_internal, only
 from ordercast.protocols.locamu.membership.owner import Owner
 from ordercast.protocols.locamu.membership.tables import Tables
-from ordercast.protocols.locamu.membership.views import Views
+from ordercast.protocols.locamu.membership.views import ViewsOfTree
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.rounds import PATIENCE
-from ordercast.protocols.locamu.store import Store
+from ordercast.protocols.locamu.store import MessageStore
 
 KNOCK = "knock"
 
@@ -29,18 +29,18 @@ OUTSIDE, INSIDE, LEAVING, DEPARTED, GONE = range(5)
 """Where a node is with the tree: LEAVING: it leaves its groups; DEPARTED: it has said its last word."""
 
 
-class Entrance(Part):
+class Entrance(NodePart):
     """Whether a node is part of the tree, and who it has asked in."""
 
     constant: ClassVar[tuple[str, ...]] = ("place", "knock_ns")
     durable: ClassVar[tuple[str, ...]] = ("status", "knocking", "hurried", "postponed", "wishes", "invited")
     here: Neighbourhood
-    store: Store
+    store: MessageStore
     tables: Tables
     owner: Owner
     announcements: Announcements
     groups: Groups
-    views: Views
+    views: ViewsOfTree
 
     def __init__(self, place: TreePlace, knock_ns: int) -> None:
         self.place = place

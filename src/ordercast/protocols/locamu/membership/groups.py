@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox
-from ordercast.protocols.locamu.held import Held
+from ordercast.protocols.locamu.held import HeldCopies
 from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.notices import (
     EVERYBODY,
@@ -24,20 +24,20 @@ from ordercast.protocols.locamu.membership.notices import (
 from ordercast.protocols.locamu.membership.owner import Owner
 from ordercast.protocols.locamu.membership.tables import Tables
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
-from ordercast.protocols.locamu.parts import Part
-from ordercast.protocols.locamu.store import Entry, Store
+from ordercast.protocols.locamu.parts import NodePart
+from ordercast.protocols.locamu.store import Entry, MessageStore
 
 OUT, COMING, IN, GOING = range(4)
 """Where a node is with one group, seen from outside: before it, asked in, a member, asked out (LCM-E6)."""
 
 
-class Groups(Part):
+class Groups(NodePart):
     """A node's part in the changes of groups."""
 
     durable: ClassVar[tuple[str, ...]] = ("requests", "standing", "outdated")
     here: Neighbourhood
-    store: Store
-    held: Held
+    store: MessageStore
+    held: HeldCopies
     tables: Tables
     owner: Owner
     announcements: Announcements

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox
-from ordercast.protocols.locamu.held import Held
+from ordercast.protocols.locamu.held import HeldCopies
 from ordercast.protocols.locamu.links import Links
 from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.groups import Groups
@@ -31,27 +31,27 @@ from ordercast.protocols.locamu.membership.owner import Owner
 from ordercast.protocols.locamu.membership.tables import Tables
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import SECOND, SECOND_BITS
-from ordercast.protocols.locamu.parts import Part
+from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.processed import Processed
 from ordercast.protocols.locamu.resend import Resend
 from ordercast.protocols.locamu.rounds import Rounds
-from ordercast.protocols.locamu.store import Entry, Store
+from ordercast.protocols.locamu.store import Entry, MessageStore
 from ordercast.protocols.locamu.streams import Streams
-from ordercast.protocols.locamu.waiting import Waiting
+from ordercast.protocols.locamu.waiting import WaitingCopies
 
 
-class Views(Part):
+class ViewsOfTree(NodePart):
     """A node's part in the changes of the tree around it."""
 
     durable: ClassVar[tuple[str, ...]] = ("owed",)
     here: Neighbourhood
     streams: Streams
     processed: Processed
-    waiting: Waiting
-    store: Store
+    waiting: WaitingCopies
+    store: MessageStore
     links: Links
     rounds: Rounds
-    held: Held
+    held: HeldCopies
     resend: Resend
     tables: Tables
     owner: Owner
