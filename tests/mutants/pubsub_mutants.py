@@ -199,15 +199,15 @@ class ManyPromises(Election):
 class NoWaiting(Lease):
     """8.3: a new root decides while the lease of the last one still runs."""
 
-    def elected(self, claimed_ns: int, *, somebody_before: bool) -> None:
-        super().elected(claimed_ns, somebody_before=False)
+    def elected(self, claimed_ns: int, *, somebody_before: bool, helped_ns: int) -> None:
+        super().elected(claimed_ns, somebody_before=False, helped_ns=helped_ns)
 
 
 class OwnLease(Lease):
     """8.3: a root needs nobody's word to go on deciding."""
 
     def _confirm(self) -> None:
-        self.until_ns = self._sent_ns[max(self._sent_ns)] + self.length_ns
+        self.until_ns = self._sent[max(self._sent)][0] + self.length_ns
 
 
 MUTANTS: dict[str, Parts] = {
