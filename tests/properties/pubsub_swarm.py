@@ -26,6 +26,7 @@ from ordercast.sim.pubsub.parts import Parts
 from ordercast.sim.shrink import shrink
 from tests.properties.swarm import Dice
 from tests.support.pubsub_lab import Finding, run_pubsub
+from tests.support.pubsub_liar import LIAR, SEALED, WITH_LIAR
 
 MIX = {"eventual": 0.3, "fifo": 0.1, "causal": 0.3, "total": 0.3}
 Raw = dict[str, Any]
@@ -376,10 +377,35 @@ def primary_everything(draft: Draft) -> None:
     draft.late_clients(1)
 
 
+@family
+def sealed(draft: Draft) -> None:
+    """Brokers that share a secret and lose all they know: what clients remember is believed, because it is sealed."""
+    draft.broker_crashes(back=0.7, state=draft.dice.pick(["lost", "kept"]))
+    draft.client_crashes(1, back=0.8, state=draft.dice.pick(["lost", "kept"]))
+    draft.late_clients(1)
+
+
+@family
+def liar(draft: Draft) -> None:
+    """One client lies about everything while brokers come and go; the others must not notice."""
+    topics = draft.clients["c0"]["topics"]
+    draft.clients[LIAR] = {"edge": draft.dice.pick(draft.brokers), "topics": topics}
+    draft.broker_crashes(back=0.5)
+    draft.faults.append({"kind": "crash", "node": LIAR, "at_ms": draft.begin + draft.duration + 500})
+
+
+MACHINES = {"sealed": SEALED, "liar": WITH_LIAR}
+"""Of the families that need others than usual."""
+
+
+def family_of(seed: int, name: str | None) -> str:
+    names = list(FAMILIES)
+    return name or names[seed % len(names)]
+
+
 def swarm_scenario(seed: int, name: str | None = None) -> Scenario:
     """The scenario that belongs to the seed; without a family, seeds take the families in turn."""
-    names = list(FAMILIES)
-    chosen = name or names[seed % len(names)]
+    chosen = family_of(seed, name)
     draft = Draft(seed, chosen)
     FAMILIES[chosen](draft)
     return draft.scenario(seed, chosen)
@@ -393,7 +419,7 @@ def try_seed(
     if drain_ms is not None:
         scenario = msgspec.structs.replace(scenario, drain_ms=drain_ms)
     try:
-        return run_pubsub(scenario, seed, parts)
+        return run_pubsub(scenario, seed, parts or MACHINES.get(family_of(seed, name)))
     except Exception as error:  # noqa: BLE001 - a bug of that seed; the other seeds are still to run
         return f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-6)}"
 
@@ -408,9 +434,11 @@ def problems_of(scenario: Scenario, parts: Parts | None = None) -> list[str]:
         return [f"{type(error).__name__}: {error}"]
 
 
-def fails_alike(scenario: Scenario, problem: str) -> bool:
+def fails_alike(scenario: Scenario, problem: str, parts: Parts | None = None) -> bool:
     """Whether the run has a problem of the same kind: the same check, or any broken promise."""
-    return any(found.split(":")[0][:9] == problem.split(":", maxsplit=1)[0][:9] for found in problems_of(scenario))
+    return any(
+        found.split(":")[0][:9] == problem.split(":", maxsplit=1)[0][:9] for found in problems_of(scenario, parts)
+    )
 
 
 def main() -> int:
@@ -436,10 +464,10 @@ def main() -> int:
                 failed += 1
                 report(seed, name, problems, quiet=arguments.quiet)
                 if arguments.shrink:
-                    small = shrink(
-                        swarm_scenario(seed, name), BROKER, partial(fails_alike, problem=problems[0]), seed=seed
-                    )
-                    print(f"# small: {problems_of(small)}\n{dump_scenario(small)}", flush=True)
+                    parts = MACHINES.get(family_of(seed, name))
+                    alike = partial(fails_alike, problem=problems[0], parts=parts)
+                    small = shrink(swarm_scenario(seed, name), BROKER, alike, seed=seed)
+                    print(f"# small: {problems_of(small, parts)}\n{dump_scenario(small)}", flush=True)
                 if arguments.stop:
                     return 1
     spent = time.monotonic() - started

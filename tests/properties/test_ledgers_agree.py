@@ -63,8 +63,10 @@ CLIENT_CALLS = st.one_of(
     _call("published", TOPICS, _entries(st.just(ME)).map(lambda entries: tuple(sorted(entries)))),
     _call("refused", TOPICS, NUMBERS),
     _call("delivered", TOPICS, _entries(ORIGINS)),
+    _call("delivered", TOPICS, _entries(ORIGINS), sealed=st.just(True)),
     _call("consumed", TOPICS, st.integers(0, 3)),
     _call("base", TOPICS, VECTORS),
+    _call("base", TOPICS, VECTORS, seals=st.dictionaries(ORIGINS, st.binary(min_size=1, max_size=2))),
     LIFE,
 )
 
@@ -83,10 +85,12 @@ def _agree(calls: list[Call], open_one: Callable[[Path], Any], model: Any, fresh
             elif name == "crash":
                 real.abandon()
             else:
-                call = (name, _built(name, arguments), named)
-                turn.append(call)
+                positional = _built(name, arguments)
+                if named.pop("sealed", False):
+                    named = {"seals": [entry.id.encode() for entry in positional[1]]}
+                turn.append((name, positional, named))
                 for ledger in (real, model):
-                    getattr(ledger, name)(*call[1], **named)
+                    getattr(ledger, name)(*positional, **named)
                 continue
             kept += turn if name != "crash" else []
             turn = []

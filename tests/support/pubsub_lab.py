@@ -23,10 +23,13 @@ from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import INFO_END
 from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter
 from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict
+from tests.support.pubsub_liar import LIAR
 
 _NODE, _SEQ, _KIND, _TIME, _MSG, _INFO = map(
     EVENT_SCHEMA.get_field_index, ("node", "seq", "kind", "time_ns", "msg", "info")
 )
+_HEARD = ("deliver", "subscribe", "unsubscribe")
+"""Rows about what somebody is given; a liar is owed nothing."""
 
 
 class TableWriter:
@@ -204,8 +207,9 @@ def run_pubsub(
     problems = list(watch.problems)
     if not drained:
         problems.append(f"not at rest after {world.clock.now / 1e6:.0f} ms: {unrest(world)}")
-    problems += [f"blamed: {one} blames {other}: {why}" for one, other, why in world.processes.peer_errors]
-    problems += world.complaints
+    errors = [(one, other, why) for one, other, why in world.processes.peer_errors if other.split("~")[0] != LIAR]
+    problems += [f"blamed: {one} blames {other}: {why}" for one, other, why in errors]
+    problems += [complaint for complaint in world.complaints if not complaint.startswith(f"{LIAR}:")]
     problems += _fenced(world)
     if _crashed_brokers(world) < world.settings.safe_copies and drained:
         problems += [f"lost although it was safe: {message}" for message in safe.lost()[:3]]
@@ -219,7 +223,7 @@ def run_pubsub(
 def _verdict(writer: TableWriter, manifest: Manifest) -> Verdict | None:
     from ordercast.verify.judge import judge_table  # Late: it compiles kernels.
 
-    writer.rows = between_the_living(writer.rows)
+    writer.rows = between_the_living([row for row in writer.rows if row[_NODE] != LIAR or row[_KIND] not in _HEARD])
     if not any(row[_KIND] == "deliver" for row in writer.rows):
         return None
     (verdict,) = judge_table(writer.table(), manifest, witnesses=1)

@@ -142,7 +142,8 @@ class Tree:
     topics_type: ClassVar[type[Topics]] = Topics
     """What brokers are made of; a test of a rule replaces it."""
 
-    def __init__(self, parents: dict[str, str], **settings: Any) -> None:
+    def __init__(self, parents: dict[str, str], *, seal_key: bytes = b"", **settings: Any) -> None:
+        self.seal_key = seal_key
         self.now_ns = 0
         self.settings = BrokerSettings(**{"partitions": "excluded", "safe_copies": 1, "order_scope": "key", **settings})
         self.ends: dict[tuple[str, Connection], tuple[str, Connection]] = {}
@@ -168,7 +169,9 @@ class Tree:
         overlay = self.overlays[name] = HandOverlay(NodeId(name), self.directory)
         overlay.life = life
         self.dead.discard(name)
-        self.brokers[name] = self.topics_type(self.settings, HandWires(self, name), overlay, NoBrokerLedger(), saved)
+        self.brokers[name] = self.topics_type(
+            self.settings, HandWires(self, name), overlay, NoBrokerLedger(), saved, self.seal_key
+        )
 
     def wires(self, name: str) -> HandWires:
         wires = self.brokers[name].wires

@@ -6,13 +6,13 @@ A turn is one transaction, committed to the disk before any packet of the turn l
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 
-from ordercast.client.ports import SavedClient, SavedTopic
+from ordercast.client.ports import NO_SEALS, SavedClient, SavedTopic
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.wire import NOT_DECODABLE
@@ -33,12 +33,15 @@ CREATE TABLE IF NOT EXISTS outbox (topic TEXT, number INTEGER, body BLOB, PRIMAR
     WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unanswered (place INTEGER PRIMARY KEY, body BLOB) STRICT;
 CREATE TABLE IF NOT EXISTS history (place INTEGER PRIMARY KEY, topic TEXT, body BLOB) STRICT;
+CREATE TABLE IF NOT EXISTS seals (place INTEGER PRIMARY KEY, seal BLOB) STRICT;
+CREATE TABLE IF NOT EXISTS base_seals (topic TEXT PRIMARY KEY, body BLOB) STRICT, WITHOUT ROWID;
 """
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Publication).decode
 _decode_summary = msgspec.msgpack.Decoder(dict[Origin, tuple[int, tuple[int, ...]]]).decode
 _decode_vector = msgspec.msgpack.Decoder(dict[Origin, int]).decode
+_decode_seals = msgspec.msgpack.Decoder(dict[Origin, bytes]).decode
 
 
 class _Topic:
@@ -51,6 +54,7 @@ class _Topic:
         self.untaken = saved.untaken
         self.have = Received(saved.have)
         self.base = dict(saved.base)
+        self.base_seals = dict(saved.base_seals)
         self.history: list[tuple[int, Origin, int]] = []
         """Place in the file and id of every delivery that is kept, in order."""
 
@@ -64,6 +68,8 @@ class SqliteLedger:
         self._dirty: set[Topic] = set()
         self._topics: dict[Topic, _Topic] = {}
         self._places = 0
+        self._sealed = False
+        """Whether any seal has been written: most brokers on one machine give none."""
         try:
             make_private(directory)
             self.path.touch(PRIVATE_FILE)
@@ -97,6 +103,7 @@ class SqliteLedger:
             entry = _decode(body)
             self._topics[topic].history.append((place, entry.origin, entry.number))
             self._places = place
+        self._sealed = self._db.execute("SELECT EXISTS (SELECT 1 FROM seals)").fetchone() == (1,)
 
     def _check_format(self) -> None:
         found = self.fact("format")
@@ -144,8 +151,14 @@ class SqliteLedger:
             )  # fmt: skip
         for topic, body in self._db.execute("SELECT topic, body FROM outbox ORDER BY topic, number"):
             topics[Topic(topic)].outbox.append(_decode(body))
-        for topic, body in self._db.execute("SELECT topic, body FROM history ORDER BY place"):
-            topics[Topic(topic)].history.append(_decode(body))
+        rows = self._db.execute("SELECT topic, body, seal FROM history LEFT JOIN seals USING (place) ORDER BY place")
+        for topic, body, seal in rows:
+            entry = _decode(body)
+            topics[Topic(topic)].history.append(entry)
+            if seal is not None:
+                topics[Topic(topic)].seals[entry.origin, entry.number] = seal
+        for topic, body in self._db.execute("SELECT topic, body FROM base_seals"):
+            topics[Topic(topic)].base_seals = _decode_seals(body)
         patterns = tuple(filter(None, str(self.fact("watched") or "").split(" ")))
         return SavedClient(int(self.fact("attach_no") or 0), topics, patterns)
 
@@ -177,7 +190,7 @@ class SqliteLedger:
         self._of(topic)
         self._write_one("DELETE FROM outbox WHERE topic = ? AND number = ?", (topic, number))
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
         kept = self._of(topic)
         first = self._places + 1
         self._places += len(entries)
@@ -185,6 +198,9 @@ class SqliteLedger:
             "INSERT INTO history VALUES (?, ?, ?)",
             [(place, topic, _encode(entry)) for place, entry in enumerate(entries, start=first)],
         )
+        if seals:
+            self._sealed = True
+            self._write("INSERT INTO seals VALUES (?, ?)", list(enumerate(seals, start=first)))
         kept.history += [(place, entry.origin, entry.number) for place, entry in enumerate(entries, start=first)]
         kept.untaken += len(entries)
         mine = self.origin
@@ -198,8 +214,11 @@ class SqliteLedger:
         kept = self._of(topic)
         kept.untaken = max(0, kept.untaken - count)
 
-    def base(self, topic: Topic, base: Vector) -> None:
+    def base(self, topic: Topic, base: Vector, seals: Mapping[Origin, bytes] = NO_SEALS) -> None:
         kept = self._of(topic)
+        if kept.base_seals != seals:
+            kept.base_seals = dict(seals)
+            self._write_one("INSERT OR REPLACE INTO base_seals VALUES (?, ?)", (topic, _encode(kept.base_seals)))
         grown = {origin: number for origin, number in base.items() if number > kept.base.get(origin, 0)}
         kept.base.update(grown)
         kept.have.raise_to(grown)
@@ -225,7 +244,10 @@ class SqliteLedger:
         self._write_one("DELETE FROM unanswered")
 
     def _drop(self, kept: _Topic, gone: list[tuple[int, Origin, int]], stay: list[tuple[int, Origin, int]]) -> None:
-        self._write("DELETE FROM history WHERE place = ?", [(place,) for place, _, _ in gone])
+        places = [(place,) for place, _, _ in gone]
+        self._write("DELETE FROM history WHERE place = ?", places)
+        if self._sealed:
+            self._write("DELETE FROM seals WHERE place = ?", places)
         kept.history = stay
 
     def _of(self, topic: Topic) -> _Topic:

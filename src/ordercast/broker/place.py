@@ -24,6 +24,8 @@ class BrokerPlace(msgspec.Struct, frozen=True):
     """How often it has started before. Only a broker in its first life, without a parent, begins as root."""
     seeds: tuple[str, ...] = ()
     """Addresses to ask by a broker that is not in the directory of the others yet (a join at run time)."""
+    seal_key: bytes = b""
+    """Of the seals of this cluster (pubsub/seals.py); without one, clients are believed without proof."""
 
 
 class SavedBroker(msgspec.Struct):

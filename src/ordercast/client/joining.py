@@ -79,6 +79,9 @@ class TopicJoining(State):
         history = self.history_for(membership, packet)
         for piece in tuple(chunks(history, settings.batch_entries, settings.batch_bytes)) or ((),):
             attach_no = self.session.edge.attach_no
+            proof = membership.proof(piece)
+            if proof is not None:
+                self.session.send(proof)
             self.session.send(Resume(packet.topic, attach_no, have, base, piece, membership.asked_to_receive))
 
     def history_for(self, membership: Membership, state: TopicState) -> list[Publication]:

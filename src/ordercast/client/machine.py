@@ -65,7 +65,7 @@ class ClientMachine(ProcessMachine):
             wire.Flow: self._flow, wire.View: self.edge.viewed, wire.TopicState: self.joining.topic_state,
             wire.Granted: self.joining.granted, wire.Live: self.joining.live, wire.Left: self.joining.left,
             wire.Denied: self._denied, wire.Refused: self._refused, wire.TopicsFound: self._topics_found,
-            wire.Ping: self._ping, wire.Pong: self._pong,
+            wire.Ping: self._ping, wire.Pong: self._pong, wire.Sealed: self._sealed,
         }  # fmt: skip
 
     def copy(
@@ -273,13 +273,14 @@ class ClientMachine(ProcessMachine):
         fresh = membership.take(packet.entries)
         if not fresh:
             return
+        membership.seal(packet.entries, fresh)
         self.session.write_down(membership)
         if not all(map(_keys_of, fresh)):
             fresh = self._without_voids(membership, fresh)
         if not fresh:
             self.joining.leave_if_possible(membership)
             return
-        self.ledger.delivered(packet.topic, fresh)
+        self.ledger.delivered(packet.topic, fresh, membership.seals_of(fresh))
         taken = self.settings.consumes_at_once or not membership.receiving
         membership.remember(fresh, taken=taken)
         if taken:
@@ -295,6 +296,11 @@ class ClientMachine(ProcessMachine):
         membership.remember([entry for entry in fresh if entry.is_void], taken=True)
         self.stability.report_soon(membership)
         return [entry for entry in fresh if not entry.is_void]
+
+    def _sealed(self, packet: wire.Sealed) -> None:
+        membership = self.topics.get(packet.topic)
+        if membership is not None:
+            membership.coming = packet
 
     def _acks(self, packet: wire.Acks) -> None:
         membership = self.topics.get(packet.topic)

@@ -10,8 +10,10 @@ from typing import ClassVar
 from ordercast.client.ports import SAFE, SavedTopic
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.state import State
+from ordercast.pubsub.client_packets import Sealed
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
+from ordercast.pubsub.seals import NO_SEAL, cut
 
 # How far the present edge has come with the membership. Publications leave in LIVE only, deliveries count from GRANTED.
 OUT, ASKED, RESUMED, GRANTED, LIVE, LEAVING = "out", "asked", "resumed", "granted", "live", "leaving"
@@ -60,6 +62,11 @@ class Membership(State):
         self.taken_of_first = 0
         if kept.untaken:
             self.untaken.append(kept.history[taken:])
+        self.seals = dict(kept.seals)
+        """Proofs of what is kept of the deliveries, for the next edge."""
+        self.base_seals = dict(kept.base_seals)
+        self.coming: Sealed | None = None
+        """Proofs of what the edge's next packet carries."""
         self.unreported = 0
         self.reported: Vector = {}
         self.levels: dict[str, tuple[int, tuple[int, ...]]] = {}
@@ -114,6 +121,32 @@ class Membership(State):
         self.have.low[origin] = expected
         return entries
 
+    def seal(self, entries: Sequence[Publication], fresh: Sequence[Publication]) -> None:
+        """Keep the proofs of what is new among the entries."""
+        coming, self.coming = self.coming, None
+        if coming is None or not coming.entries:
+            return
+        seals = cut(coming.entries, len(entries))
+        if len(fresh) == len(entries):
+            self.seals.update(zip(((entry.origin, entry.number) for entry in fresh), seals, strict=False))
+            return
+        of = {(entry.origin, entry.number): seal for entry, seal in zip(entries, seals, strict=False)}
+        new = {(entry.origin, entry.number) for entry in fresh}
+        self.seals.update({pair: of[pair] for pair in new & of.keys()})
+
+    def seals_of(self, entries: Sequence[Publication]) -> list[bytes]:
+        """A proof for each; none at all where the brokers give none."""
+        if not self.seals:
+            return []
+        return [self.seals.get((entry.origin, entry.number), NO_SEAL) for entry in entries]
+
+    def proof(self, entries: Sequence[Publication]) -> Sealed | None:
+        """That the base and these deliveries are as brokers said; None where they never proved anything."""
+        if not self.seals and not self.base_seals:
+            return None
+        base = b"".join(self.base_seals.get(origin, NO_SEAL) for origin in self.base)
+        return Sealed(self.topic, base, b"".join(self.seals_of(entries)))
+
     def remember(self, fresh: Sequence[Publication], *, taken: bool) -> None:
         """Keep what was delivered until it is stable."""
         if taken:
@@ -165,14 +198,25 @@ class Membership(State):
         if not grown:
             return False
         mine.update(grown)
+        self._seal_base(base, grown)
         self.have.raise_to(grown)
         low = mine.get
+        if self.seals:
+            self.seals = {pair: seal for pair, seal in self.seals.items() if pair[1] > low(pair[0], 0)}
         self.history = [entry for entry in self.history if entry.number > low(entry.origin, 0)]
         if self.origin in grown and self.outbox:
             known = grown[self.origin]
             for number in [number for number in self.outbox if number <= known]:
                 del self.outbox[number]
         return True
+
+    def _seal_base(self, base: Vector, grown: Vector) -> None:
+        coming, self.coming = self.coming, None
+        seals = dict(zip(base, cut(coming.base if coming else b"", len(base)), strict=False))
+        for origin in grown:
+            self.base_seals.pop(origin, None)
+            if origin in seals:
+                self.base_seals[origin] = seals[origin]
 
     # Acknowledgements
 

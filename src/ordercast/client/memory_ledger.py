@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 
-from ordercast.client.ports import SavedClient, SavedTopic
+from ordercast.client.ports import NO_SEALS, SavedClient, SavedTopic
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
@@ -16,16 +17,20 @@ class _Topic:
         self.granted = False
         self.counter = 0
         self.outbox: dict[int, Publication] = {}
-        self.history: list[Publication] = []
+        self.history: list[tuple[Publication, bytes]] = []
+        """Each with its seal, which may be empty."""
         self.untaken = 0
         self.have = Received()
         self.base: Vector = {}
+        self.base_seals: dict[Origin, bytes] = {}
 
     def saved(self) -> SavedTopic:
         outbox = [self.outbox[number] for number in sorted(self.outbox)]
+        history = [entry for entry, _ in self.history]
+        seals = {(entry.origin, entry.number): seal for entry, seal in self.history if seal}
         return SavedTopic(
-            self.receives, self.granted, self.counter, outbox, list(self.history), self.untaken, self.have.summary(),
-            dict(self.base),
+            self.receives, self.granted, self.counter, outbox, history, self.untaken, self.have.summary(),
+            dict(self.base), seals, dict(self.base_seals),
         )  # fmt: skip
 
 
@@ -64,9 +69,9 @@ class MemoryClientLedger:
     def refused(self, topic: Topic, number: int) -> None:
         self._of(topic).outbox.pop(number, None)
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
         kept = self._of(topic)
-        kept.history.extend(entries)
+        kept.history.extend(zip(entries, seals or repeat(b""), strict=False))
         kept.untaken += len(entries)
         for entry in entries:
             kept.have.add(entry.origin, entry.number)
@@ -77,13 +82,14 @@ class MemoryClientLedger:
         kept = self._of(topic)
         kept.untaken = max(0, kept.untaken - count)
 
-    def base(self, topic: Topic, base: Vector) -> None:
+    def base(self, topic: Topic, base: Vector, seals: Mapping[Origin, bytes] = NO_SEALS) -> None:
         kept = self._of(topic)
+        kept.base_seals = dict(seals)
         kept.base.update({origin: number for origin, number in base.items() if number > kept.base.get(origin, 0)})
         low = kept.base.get
         kept.have.raise_to(kept.base)
         taken = len(kept.history) - kept.untaken
-        stay = [entry for entry in kept.history[:taken] if entry.number > low(entry.origin, 0)]
+        stay = [one for one in kept.history[:taken] if one[0].number > low(one[0].origin, 0)]
         kept.history = stay + kept.history[taken:]
         for number in [number for number in kept.outbox if number <= low(self.origin, 0)]:
             del kept.outbox[number]

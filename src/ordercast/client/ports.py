@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
 
-from ordercast.core.ids import Topic
-from ordercast.pubsub.publications import Publication
+from ordercast.core.ids import Origin, Topic
+from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Summary, Vector
 
+NO_SEALS: Mapping[Origin, bytes] = MappingProxyType({})
 EDGE = "edge"
 """The edge broker holds it."""
 SAFE = "safe"
@@ -73,6 +75,9 @@ class SavedTopic(msgspec.Struct):
     """How many at the end of the history the application had not taken."""
     have: Summary = {}
     base: Vector = {}
+    seals: dict[PublicationId, bytes] = {}
+    """Proofs of what is in the history, as far as the brokers gave any."""
+    base_seals: dict[Origin, bytes] = {}
 
 
 class SavedClient(msgspec.Struct):
@@ -102,14 +107,14 @@ class ClientLedger(Protocol):
     def refused(self, topic: Topic, number: int) -> None:
         """Out of the outbox, for good."""
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
-        """In the history from now on; the own ones among them are out of the outbox."""
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
+        """In the history from now on, with their seals if any; the own ones among them are out of the outbox."""
 
     def consumed(self, topic: Topic, count: int) -> None:
         """The application has taken the next `count` deliveries of the topic."""
 
-    def base(self, topic: Topic, base: Vector) -> None:
-        """Everything up to here is stable: out of history and outbox; and counts as received."""
+    def base(self, topic: Topic, base: Vector, seals: Mapping[Origin, bytes] = NO_SEALS) -> None:
+        """Everything up to here is stable: out of history and outbox; and counts as received. Seals prove it."""
 
     def lost(self, unanswered: Sequence[Publication]) -> None:
         """BRK-C9: the session is over. These go out of the outbox and stay for the application to decide about."""
@@ -133,13 +138,13 @@ class NoClientLedger:
     def refused(self, topic: Topic, number: int) -> None:
         pass
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication]) -> None:
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
         pass
 
     def consumed(self, topic: Topic, count: int) -> None:
         pass
 
-    def base(self, topic: Topic, base: Vector) -> None:
+    def base(self, topic: Topic, base: Vector, seals: Mapping[Origin, bytes] = NO_SEALS) -> None:
         pass
 
     def lost(self, unanswered: Sequence[Publication]) -> None:

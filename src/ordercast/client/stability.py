@@ -53,7 +53,7 @@ class StabilityReports(State):
         session.write_down(membership)
         if membership.phase not in (GRANTED, LIVE) or not membership.stable(base):
             return
-        session.ledger.base(membership.topic, base)
+        session.ledger.base(membership.topic, base, membership.base_seals)
         mine = membership.base.get(session.origin, 0)
         if membership.reached(STABLE, mine, ()):
             session.app.acknowledged(membership.topic, STABLE, mine, ())

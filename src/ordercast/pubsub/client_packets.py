@@ -5,7 +5,8 @@ client                                    edge broker
 │ ◀──────────────────────────── View ──── │    and again whenever the tree around the edge changes
 │ ── Subscribe(topic) ──────────────────▶ │    per topic, also to publish only
 │ ◀────────────────────── TopicState ──── │    what the edge has
-│ ── Resume (what I have, my history) ──▶ │    the edge then asks the root to confirm the member
+│ ── Sealed · Resume (what I have, my   ▶ │    the edge then asks the root to confirm the member
+│    history) ──────────────────────────▶ │
 │ ◀── Granted · Entries… · Live ───────── │    or Denied: the session is over
 │ ── Entries (publications) ────────────▶ │
 │ ◀── Entries · Acks · StableUpdate · Flow · Refused
@@ -192,7 +193,20 @@ class Pong(Packet, frozen=True, tag=21):
     at: int
 
 
+class Sealed(Packet, frozen=True, tag=22):
+    """Seals (pubsub/seals.py) of what the next packet of the topic carries, in its order: base, publications.
+
+    From the edge: the client keeps them as long as it keeps what they prove. From a client, before a Resume: without
+    them a broker that has a key believes none of it. Comes first, so that nothing is delivered without its proof.
+    """
+
+    topic: Topic
+    base: bytes = b""
+    entries: bytes = b""
+
+
 CLIENT_PACKETS: tuple[type[Packet], ...] = (
     Attach, Subscribe, Unsubscribe, Left, Watch, Unwatch, TopicsFound, TopicState, Resume, Granted, Live, Denied,
     Entries, Acks, Refused, Flow, StableReport, StableUpdate, View, Ping, Pong,
+    Sealed,
 )  # fmt: skip

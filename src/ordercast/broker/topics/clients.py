@@ -7,6 +7,7 @@ from typing import ClassVar
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.process import Connection, Peer
 from ordercast.core.state import State
+from ordercast.pubsub.client_packets import Sealed
 from ordercast.pubsub.filters import allows
 
 _SERIALS = 1 << 20
@@ -24,6 +25,8 @@ class AttachedClient(State):
         self.rights = peer.rights
         self.attach_no = attach_no
         self.asked = 0
+        self.sealed: Sealed | None = None
+        """Proofs of what its next Resume says."""
         self.patterns: set[str] = set()
         self._may_publish: dict[Topic, bool] = {}
 

@@ -28,12 +28,14 @@ from ordercast.pubsub.client_packets import (
     Left,
     Live,
     Resume,
+    Sealed,
     Subscribe,
     TopicState,
     Unsubscribe,
 )  # fmt: skip
 from ordercast.pubsub.filters import check_topic
-from ordercast.pubsub.received import Received
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, MemberReport
 
 _ASK = ("topics", "ask")
@@ -99,7 +101,10 @@ class Members(TopicsPart):
         return ""
 
     def resume(self, client: AttachedClient, packet: Resume) -> None:
-        """BRK-M2: history bypasses locks, because it was delivered before. It may come in several pieces."""
+        """BRK-M2: history bypasses locks, because it was delivered before. It may come in several pieces.
+
+        What the client says it has counts for what it is sent; what others are to have of it must be sealed.
+        """
         if self._objects(client, packet.topic, receives=packet.receives):
             return
         node = self.channels.node(packet.topic)
@@ -109,13 +114,34 @@ class Members(TopicsPart):
             node.waiting[client.origin] = waiting
         waiting.have, waiting.base, waiting.heard_ns = packet.have, packet.base, self.wires.now_ns
         waiting.resumed = True
-        self.stability.merge_base(node, packet.base, client.connection)
-        if packet.entries:
-            self.ordering.take(node, client.connection, Entries(packet.topic, packet.entries), link=False)
+        base, entries = self._proven(node, client, packet)
+        self.stability.merge_base(node, base, client.connection)
+        if entries:
+            self.ordering.take(node, client.connection, Entries(packet.topic, entries), link=False)
         self._ask_if_complete(node, client.origin, waiting)
         if packet.receives:
             self.waves.joined(client, packet.topic)
         self.state.look_again(node)
+
+    def sealed(self, client: AttachedClient, packet: Sealed) -> None:
+        """Proofs of what the Resume behind it says."""
+        client.sealed = packet
+
+    def _proven(
+        self, node: TopicNode, client: AttachedClient, packet: Resume
+    ) -> tuple[Vector, tuple[Publication, ...]]:  # fmt: skip
+        """BRK-M12: the stable base and the history that a broker has sealed; all of it where there is no key."""
+        seals = self.state.seals
+        if not seals:
+            return packet.base, packet.entries
+        said, client.sealed = client.sealed, None
+        if said is None or said.topic != packet.topic:
+            said = Sealed(packet.topic)
+        entries = seals.proven_entries(packet.entries, said.entries)
+        if len(entries) != len(packet.entries):
+            self.wires.count("history_unproven", len(packet.entries) - len(entries))
+        news = any(number > node.base.get(origin, 0) for origin, number in packet.base.items())
+        return seals.proven_base(packet.topic, packet.base, said.base) if news else {}, entries
 
     # BRK-M3
 
@@ -239,9 +265,14 @@ class Members(TopicsPart):
     def _serve(self, node: TopicNode, connection: Connection, waiting: WaitingMember, *, new: bool) -> None:
         """BRK-M6.3 to BRK-M6.5: Granted first, then what the client lacks, then Live."""
         send = self.wires.send
+        seals = self.state.seals
+        if seals and node.base:
+            send(connection, Sealed(node.topic, seals.of_base(node.topic, node.base)))
         send(connection, Granted(node.topic, node.base.copy(), new, waiting.receives))
         if waiting.receives:
             for piece in packets_of(node.difference(waiting.have, waiting.base)):
+                if seals:
+                    send(connection, Sealed(node.topic, entries=seals.of_entries(piece)))
                 send(connection, Entries(node.topic, piece))
         send(connection, Live(node.topic))
         if not node.flow_open:

@@ -15,7 +15,7 @@ from ordercast.broker.topics.topic import MOST_IN_PACKET, Coverage, TopicNode, p
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import Entries, Refused
+from ordercast.pubsub.client_packets import Entries, Refused, Sealed
 from ordercast.pubsub.publications import Publication, PublicationId, void
 from ordercast.pubsub.received import Received
 from ordercast.pubsub.topic_packets import Prepare, TotalAck
@@ -58,12 +58,13 @@ class Outflow:
 class Ordering(TopicsPart):
     """The rules for one publication after another; batches are the unit of work."""
 
-    constant = (*TopicsPart.constant, "grants", "ledger", "session_scope")
+    constant = (*TopicsPart.constant, "grants", "ledger", "seals", "session_scope")
 
     def __init__(self, state: TopicsState, grants: Grants) -> None:
         super().__init__(state)
         self.grants = grants
         self.ledger = state.ledger
+        self.seals = state.seals
         self.session_scope = state.settings.order_scope == "session"
 
     # BRK-P1 to BRK-P5
@@ -173,8 +174,7 @@ class Ordering(TopicsPart):
             node.interest.setdefault(source, set()).update({entry.origin for entry in new})
         if node.pend:
             for entry in new:
-                if entry.guarantee is _TOTAL:
-                    node.remove_pending((entry.origin, entry.number))
+                node.remove_pending((entry.origin, entry.number))
         self.spread(node, packet, source)
         if node.hold:
             node.hold.known((entry.origin, entry.number) for entry in new)
@@ -200,6 +200,11 @@ class Ordering(TopicsPart):
         for link in links:
             if link != source:
                 send(link, packet)
+        if self.seals and node.receivers:
+            sealed = Sealed(node.topic, entries=self.seals.of_entries(entries))
+            for member in node.receivers:
+                if member != source:
+                    send(member, sealed)
         for member in node.receivers:
             if member != source:
                 send(member, packet)

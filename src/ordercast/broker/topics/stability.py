@@ -12,8 +12,9 @@ from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.topic import Coverage, TopicNode, Vote
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin
+from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import Flow, StableReport, StableUpdate
+from ordercast.pubsub.client_packets import Flow, Sealed, StableReport, StableUpdate
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import BaseUpdate, StableVote
 
@@ -67,7 +68,7 @@ class StabilityVotes(TopicsPart):
         if self.tree.is_root:
             if self.tree.decides and self._all_have_voted(node, vote.members):
                 self.gaps.close(node)
-                self.merge_base(node, node.have.vector() if vote.vector is None else vote.vector, None)
+                self.merge_base(node, node.have.vector() if vote.vector is None else _here(node, vote.vector), None)
         elif node.up_live and node.vote_sent != vote:
             node.vote_sent = vote
             self.state.send_up(StableVote(node.topic, self.tree.term, tuple(sorted(vote.members)), vote.vector))
@@ -102,10 +103,14 @@ class StabilityVotes(TopicsPart):
         for link in self.state.links(node):
             if link != source:
                 self.wires.send(link, update)
-        stable = StableUpdate(node.topic, grown)
-        for member in node.members.values():
-            if member.connection is not None and member.connection != source:
-                self.wires.send(member.connection, stable)
+        connections = [member.connection for member in node.members.values() if member.connection is not None]
+        news: list[Packet] = [StableUpdate(node.topic, grown)]
+        if self.state.seals and connections:
+            news.insert(0, Sealed(node.topic, self.state.seals.of_base(node.topic, grown)))
+        for connection in connections:
+            if connection != source:
+                for packet in news:
+                    self.wires.send(connection, packet)
         if node.hold:
             self.ordering.release(node)
         self.state.touch(node)
@@ -132,6 +137,14 @@ class StabilityVotes(TopicsPart):
             for member in node.members.values():
                 if member.connection is not None:
                     self.wires.send(member.connection, Flow(node.topic, is_open))
+
+
+def _here(node: TopicNode, vector: Vector) -> Vector:
+    """What members say that they have, as far as the root has it: whoever says more has made it up."""
+    low = node.have.low.get
+    if all(number <= low(origin, 0) for origin, number in vector.items()):
+        return vector
+    return {origin: min(number, low(origin, 0)) for origin, number in vector.items()}
 
 
 def _least(vectors: list[Vector]) -> Vector | None:

@@ -67,8 +67,9 @@ class Topics(TopicsState):
         tree: TreePort,
         ledger: BrokerLedger,
         saved: SavedBroker | None = None,
+        seal_key: bytes = b"",
     ) -> None:
-        super().__init__(settings, wires, tree, ledger, saved)
+        super().__init__(settings, wires, tree, ledger, saved, seal_key)
         self.last_parent: Connection | None = None
         self.grants = self.grants_type(self)
         self.ordering = self.ordering_type(self, self.grants)
@@ -264,6 +265,7 @@ class Topics(TopicsState):
         return {
             c.Subscribe: with_client(members.subscribe),
             c.Resume: with_client(members.resume),
+            c.Sealed: with_client(members.sealed),
             c.Unsubscribe: with_client(members.unsubscribe),
             c.Entries: self._published,
             c.StableReport: with_client(self.stability.reported),

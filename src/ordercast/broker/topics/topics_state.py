@@ -13,21 +13,24 @@ from ordercast.core.ids import Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Wires
 from ordercast.core.state import State
+from ordercast.pubsub.seals import Seals
 from ordercast.pubsub.settings import BrokerSettings
 
 
 class TopicsState(State):
     """The parts read all of it; topics come and go by `Channels` alone, memberships are learned by `RosterNews`."""
 
-    constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger")
+    constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger", "seals")
 
     def __init__(
-        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: BrokerLedger, saved: SavedBroker | None
-    ) -> None:
+        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: BrokerLedger, saved: SavedBroker | None,
+        seal_key: bytes,
+    ) -> None:  # fmt: skip
         self.settings = settings
         self.wires = wires
         self.tree = tree
         self.ledger = ledger
+        self.seals = Seals(seal_key)
         self.nodes: dict[Topic, TopicNode] = {}
         self.clients: dict[Connection, AttachedClient] = {}
         self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)

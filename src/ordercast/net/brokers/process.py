@@ -30,6 +30,7 @@ from ordercast.net.log.files import Disk
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import BROKER, split_address
 from ordercast.net.wire.settings import seconds
+from ordercast.pubsub.seals import seal_key
 from ordercast.trace.schema import INFO_ORDER_SCOPE, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
 
 if TYPE_CHECKING:
@@ -209,7 +210,10 @@ class BrokerProcess:
         life = await choose_life(
             Peer(BROKER, me), directory, launch.cluster.credentials(), last=last, has_parent=bool(parent or seeds)
         )
-        return BrokerPlace(me, address, directory, parent, life, seeds)
+        return BrokerPlace(
+            me, address, directory, parent, life, seeds,
+            seal_key(launch.cluster.peer_token, launch.cluster.cluster),
+        )  # fmt: skip
 
     def _parent(self, directory: dict[NodeId, str]) -> tuple[NodeId | None, tuple[str, ...]]:
         """The configured parent by name, or else the address to ask."""
