@@ -43,15 +43,17 @@ class State:
 
     def frozen(self) -> Hashable:
         """The changing part as a hashable value, equal for equal states whatever order things were inserted in."""
-        aside, ordered = self.constant + self.derived, self.ordered
+        constant, derived, ordered = self.constant, self.derived, self.ordered
         parts: list[tuple[str, Hashable]] = []
         name = ""
         try:
             for name, value in sorted(vars(self).items()):
+                if name in constant or name in derived:
+                    continue
                 if name in ordered:
                     parts.append((name, tuple((key, freeze(item)) for key, item in value.items())))
-                elif name not in aside:
-                    parts.append((name, freeze(value)))
+                else:
+                    parts.append((name, value if type(value) in _free else freeze(value)))
         except _NotPlainError as error:
             raise _refusal(self, name, error) from None
         return tuple(parts)
@@ -146,11 +148,13 @@ class _Shared(dict[type, bool]):
 
 
 _shared = _Shared()
+_free = set(_PLAIN)
+"""Types whose objects go from one copy to the next as they are: the plain ones, and those met since that are shared."""
 
 
 def duplicate(value: Any) -> Any:
     """A copy that shares nothing that can change. Frozen structs, tuples of them and scalars are shared."""
-    if type(value) in _PLAIN:
+    if type(value) in _free:
         return value
     if isinstance(value, dict):
         clone = value.copy()  # Of the same kind: a defaultdict keeps its factory.
@@ -166,13 +170,14 @@ def duplicate(value: Any) -> Any:
     if isinstance(value, State):
         return value.copy()
     if _shared[type(value)]:
+        _free.add(type(value))
         return value
     raise _NotPlainError(value)
 
 
 def freeze(value: Any) -> Hashable:
     """A hashable value that is equal exactly for equal contents."""
-    if type(value) in _PLAIN:
+    if type(value) in _free:
         return value  # type: ignore[no-any-return]
     if isinstance(value, dict):
         return frozenset((key, freeze(item)) for key, item in value.items())
@@ -183,6 +188,7 @@ def freeze(value: Any) -> Hashable:
     if isinstance(value, State):
         return value.frozen()
     if _shared[type(value)]:
+        _free.add(type(value))
         return value  # type: ignore[no-any-return]
     raise _NotPlainError(value)
 
@@ -206,20 +212,22 @@ class PlainParts:
     def __init__(self) -> None:
         self._known: set[Hashable] = set()
 
-    def has(self, part: Any) -> bool:
-        """Whether nothing in the part, as `freeze` made it, could change."""
-        known = self._known
+    def include(self, frozen: Any) -> bool:
+        """Whether nothing in a state, as `frozen` gave it, could change."""
+        return all(self._has(part) for part in frozen)
+
+    def _has(self, part: Any) -> bool:
         kind = type(part)
-        if issubclass(kind, tuple | frozenset):
-            inside = part
-        elif _shared[kind]:
-            inside = [p for _, p in _attributes(part)]
-        else:
+        if kind in _SCALARS:
+            return True
+        if kind is tuple and len(part) == 2 and type(part[0]) is str:
+            return self._has(part[1])  # An attribute, or an entry of a dict: its name is known to be plain.
+        if part in self._known:
+            return True
+        inside = part if issubclass(kind, tuple | frozenset) else [item for _, item in _attributes(part)]
+        if not _shared[kind] or not all(map(self._has, inside)):
             return False
-        for p in inside:
-            if type(p) not in _SCALARS and p not in known and not self.has(p):
-                return False
-        known.add(part)
+        self._known.add(part)
         return True
 
 

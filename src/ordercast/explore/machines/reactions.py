@@ -92,7 +92,7 @@ class Reactions:
             check_plain(machine)
             raise
         if number is None:
-            if not self._plain.has(frozen):
+            if not self._plain.include(frozen):
                 check_plain(machine)
             number = self._state_numbers[key] = len(self._states)
             self._states.append(Known(node, machine, timers, suspected))
