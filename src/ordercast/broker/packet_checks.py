@@ -134,7 +134,7 @@ def _ages(packet: Absent) -> str:
         _topic(topic) or (_member(member, 0) if 0 <= age_ms < _MOST else f"an absence of {age_ms} ms")
         for topic, ages in packet.members.items()
         for member, age_ms in ages.items()
-    )
+    ) or _first(_topic(topic) or _member(member, 0) for topic, member in packet.back)
 
 
 def _of_one(packet: AttachRequest | AttachGranted | AttachDenied) -> str:

@@ -213,9 +213,13 @@ class Keep(Packet, frozen=True, tag=102):
 
 
 class Absent(Packet, frozen=True, tag=103):
-    """BRK-M10: the members that are not below the root, and for how many milliseconds. Replaces the last one."""
+    """BRK-M10: the members that are not below the root, and for how many milliseconds."""
 
     members: dict[Topic, dict[Origin, int]]
+    back: tuple[tuple[Topic, Origin], ...] = ()
+    """Those of whom it was told before that they are absent, and who are not any more."""
+    whole: bool = True
+    """Whether it replaces what was told before; otherwise it adds to it."""
 
 
 TOPIC_PACKETS: tuple[type[Packet], ...] = (

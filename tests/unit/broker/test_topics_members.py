@@ -19,7 +19,7 @@ from ordercast.pubsub.client_packets import (
     Unwatch,
     Watch,
 )
-from ordercast.pubsub.topic_packets import AttachGranted, RosterSync
+from ordercast.pubsub.topic_packets import Absent, AttachGranted, RosterSync
 from tests.support.topics_tree import T, Tree
 
 
@@ -536,3 +536,26 @@ def test_a_client_that_follows_too_many_filters_is_told_the_limit() -> None:
     w.say(Watch("c.*"))
     tree.run()
     assert w.of(TopicsFound)[-1].pattern == "c.*"
+
+
+def test_members_that_come_back_one_by_one_are_told_one_by_one() -> None:
+    """Otherwise a thousand that return would each be answered with the ages of all others."""
+    tree = Tree({"b1": "b0"}, partitions="primary", member_timeout_ms=8000.0)
+    names = [f"m{number}" for number in range(20)]
+    for name in names:
+        tree.member(name, "b1")
+    for name in names:
+        tree.hang_up(name, gone=False)
+    tree.pass_time(3000)
+    told = tree.brokers["b1"].absence.since[T]
+    assert set(told) == set(names)
+    sizes = []
+    for name in names:
+        tree.move(name, "b1")
+        tree.clients[name].subscribe()
+        tree.run()
+        sizes.append(len(tree.brokers["b1"].absence.since.get(T, {})))
+    assert sizes == list(range(19, -1, -1))
+    packets = tree.sent(Absent, "b0")
+    assert sum(len(ages) for packet in packets for ages in packet.members.values()) == 20
+    assert sum(len(packet.back) for packet in packets) == 20

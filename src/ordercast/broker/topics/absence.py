@@ -22,9 +22,11 @@ class Absence(TopicsPart):
         self.since: dict[Topic, dict[Origin, int]] = {}
         self._untold: set[tuple[Topic, Origin]] = set()
         """What of it the brokers below do not know."""
+        self._back: set[tuple[Topic, Origin]] = set()
+        """Those of whom the brokers below believe that they are absent, and who are not."""
         self._told_any = False
-        self._outdated = False
-        """Somebody of whom the brokers below believe that it is absent is back."""
+        self._tells_all = True
+        """Whether the brokers below know nothing from this root yet."""
         self._tells = False
         self._watching = False
 
@@ -40,6 +42,7 @@ class Absence(TopicsPart):
         for members in self.since.values():
             members.update({member: max(since, earliest) for member, since in members.items()})
         self._watching = self._tells = False
+        self._tells_all = True
 
     def noticed(self, topic: Topic, members: set[Origin]) -> None:
         """Those, and no others, are members of the topic and not below this root."""
@@ -48,7 +51,7 @@ class Absence(TopicsPart):
             back = {(topic, member) for member in before if member not in members}
             new = {member: self.wires.now_ns for member in sorted(members) if member not in before}
             self._replace(topic, {**{member: before[member] for member in before if member in members}, **new})
-            self._outdated |= bool(back - self._untold)
+            self._back |= back - self._untold
             self._untold -= back
             self._untold.update((topic, member) for member in new)
         if self._untold and not self._tells:
@@ -74,8 +77,10 @@ class Absence(TopicsPart):
         limit = self.wires.now_ns - self._patience_ns
         for topic, members in list(self.since.items()):
             live = self.book.live(topic)
+            ended = {(topic, member) for member in members if member not in live}
             self._replace(topic, {member: since for member, since in members.items() if member in live})
-        self._untold = {key for key in self._untold if key[1] in self.since.get(key[0], {})}
+            self._back |= ended - self._untold
+            self._untold -= ended
         late = {member for members in self.since.values() for member, since in members.items() if since <= limit}
         again = limit + self._patience_ns // 4
         for members in self.since.values():
@@ -86,38 +91,52 @@ class Absence(TopicsPart):
     # Telling others
 
     def turn_end(self) -> None:
-        if self._outdated:
-            self.tell_all()
+        if self._back:
+            self.tell()
 
-    def tell_all(self) -> None:
+    def tell(self) -> None:
         """The root, when an absence is no short one, and at the end of a turn in which one that was told is over."""
-        self._tells = self._outdated = False
+        self._tells = False
         if self.tree.is_root:
-            self._untold.clear()
-            self._told_any = bool(self.since)
+            packet = self._everything() if self._tells_all else self._news()
             for child in sorted(self.tree.children):
-                self._tell(child)
+                self.wires.send(child, packet)
+            self._told_any = True
+            self._tells_all = False
+            self._untold.clear()
+        self._back.clear()
 
     def child_added(self, child: Connection) -> None:
         if self._told_any:
-            self._tell(child)
+            self.wires.send(child, self._everything())
 
-    def _tell(self, child: Connection) -> None:
-        now = self.wires.now_ns
-        self.wires.send(child, Absent({
-            topic: {member: max(0, now - since) // _MS for member, since in sorted(self.since[topic].items())}
+    def _everything(self) -> Absent:
+        return Absent({
+            topic: {member: self._age_ms(since) for member, since in sorted(self.since[topic].items())}
             for topic in sorted(self.since)
-        }))  # fmt: skip
+        })  # fmt: skip
+
+    def _news(self) -> Absent:
+        ages: dict[Topic, dict[Origin, int]] = {}
+        for topic, member in sorted(self._untold):
+            ages.setdefault(topic, {})[member] = self._age_ms(self.since[topic][member])
+        return Absent(ages, tuple(sorted(self._back)), whole=False)
+
+    def _age_ms(self, since: int) -> int:
+        return max(0, self.wires.now_ns - since) // _MS
 
     def told(self, packet: Absent) -> None:
-        """By the parent: it replaces what was told before, and goes on to the children."""
+        """By the parent: it replaces what was told before, or adds to it, and goes on to the children."""
         now = self.wires.now_ns
-        self.since = {
-            topic: {member: now - age_ms * _MS for member, age_ms in ages.items()}
-            for topic, ages in packet.members.items()
-            if ages
-        }
+        if packet.whole:
+            self.since = {}
+        for topic, member in packet.back:
+            left = {other: since for other, since in self.since.get(topic, {}).items() if other != member}
+            self._replace(topic, left)
+        for topic, ages in packet.members.items():
+            told = {member: now - age_ms * _MS for member, age_ms in ages.items()}
+            self._replace(topic, self.since.get(topic, {}) | told)
         self._untold.clear()
-        self._told_any = bool(self.since)
+        self._told_any = True
         for child in sorted(self.tree.children):
             self.wires.send(child, packet)

@@ -209,7 +209,7 @@ class Topics(TopicsState):
             case ("absent",):
                 self.authority.absence_checked()
             case ("tell_absent",):
-                self.absence.tell_all()
+                self.absence.tell()
             case ("wave", int(update_id)):
                 self.waves.patience_over(update_id)
             case _:
