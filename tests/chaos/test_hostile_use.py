@@ -10,11 +10,12 @@ import pytest
 
 from ordercast import testing
 from ordercast.broker.node import BROKER_CODEC
+from ordercast.client.settings import ClientSettings
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.net.wire.credentials import Credentials
 from ordercast.net.wire.frames import packet_frame
-from ordercast.pubsub.client_packets import Attach, Entries, Resume, Subscribe
+from ordercast.pubsub.client_packets import Attach, Entries, Ping, Resume, Subscribe
 from ordercast.pubsub.publications import Publication
 from tests.support.loop import run_async, until
 from tests.support.wires import Stranger
@@ -150,6 +151,55 @@ def test_a_member_that_never_reads_is_given_up_and_everybody_else_has_everything
             assert got == list(range(3000))
             assert isinstance(cluster, testing.InProcessCluster)
             await until(lambda: "mallory" not in str(cluster.processes["b0"].broker.tree.status()["clients"]))
+            _none_has_failed(cluster)
+            await deaf.close()
+
+    run_async(main, timeout_s=120)
+
+
+def test_a_member_that_never_reads_and_large_publications_take_no_more_memory_than_the_budget() -> None:
+    """The publisher is the library, which waits when it is told to."""
+    limits = msgspec.structs.replace(testing.QUICK_LIMITS, slow_consumer_ms=60_000)
+    budget = 1 << 24
+    settings = msgspec.structs.replace(testing.QUICK, buffer_soft_bytes=budget, slow_member_ms=3000)
+
+    async def main() -> None:
+        async with (
+            testing.cluster(1, settings=settings, limits=limits) as cluster,
+            cluster.connect("ann") as ann,
+            cluster.connect("bob") as bob,
+        ):
+            assert isinstance(cluster, testing.InProcessCluster)
+            process = cluster.processes["b0"]
+            inbox = await bob.subscribe("t")
+            deaf = await _rogue(cluster.address, "t")
+            deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            held: list[int] = []
+
+            async def watch() -> None:
+                while True:
+                    queued = sum(connection.queued_bytes for connection in process.host.connections.values())
+                    held.append(process.broker.topics.totals()["bytes"] + queued)
+                    deaf.send(packet_frame(BROKER_CODEC.encode(Ping(1))))  # It lives.
+                    await asyncio.sleep(0.02)
+
+            watching = asyncio.create_task(watch())
+
+            async def pour() -> None:
+                payload = bytes(1 << 20)
+                for _ in range(80):
+                    ann.publish_soon("t", payload)
+                    await ann.drain(timeout=60)
+
+            pouring = asyncio.create_task(pour())
+            for _ in range(80):
+                await inbox.get(timeout=60)
+            await pouring
+            watching.cancel()
+            window = ClientSettings().window_bytes
+            assert max(held) > budget, "nothing had to be waited for"
+            assert max(held) < 3 * (budget + 2 * window), f"{max(held) >> 20} MiB"
+            assert process.host.counters["slow_members_fenced"] >= 1
             _none_has_failed(cluster)
             await deaf.close()
 

@@ -124,11 +124,12 @@ class Somebody:
         self.say(Subscribe(topic, receives))
 
     def publish(
-        self, *keys: str, guarantee: str = "causal", topic: Topic = T, number: int | None = None
-    ) -> Publication:
+        self, *keys: str, guarantee: str = "causal", topic: Topic = T, number: int | None = None,
+        payload: bytes = b"x",
+    ) -> Publication:  # fmt: skip
         self.number = self.number + 1 if number is None else number
         kind = Guarantee[guarantee.upper()]
-        publication = Publication(self.origin, self.number, T, b"x", kind, keys or ("k",))
+        publication = Publication(self.origin, self.number, T, payload, kind, keys or ("k",))
         self.say(Entries(T, (publication,)))
         return publication
 

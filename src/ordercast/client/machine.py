@@ -206,11 +206,12 @@ class ClientMachine(ProcessMachine):
         session = self.session
         if not session.unsent:
             return
+        limits = self.settings.batch_entries, self.settings.batch_bytes, self.settings.window_bytes
         for topic in sorted(session.unsent):
             membership = self.topics[topic]
             session.write_down(membership)
             if membership.phase == LIVE and membership.open and membership.unsent:
-                for batch in membership.batches(self.settings.batch_entries, self.settings.batch_bytes):
+                for batch in membership.batches(*limits):
                     session.send(wire.Entries(topic, batch))
         session.unsent.clear()
 
@@ -247,7 +248,8 @@ class ClientMachine(ProcessMachine):
             unanswered = [entry for membership in self.session.memberships() for entry in membership.unanswered()]
             self.ledger.lost(unanswered)
             self.wires.note("leave", {"lost": self.origin})
-            self.app.session_lost(f"the overlay has given up {self.origin}: it was absent for too long", unanswered)
+            reason = f"the overlay has given up {self.origin}: it was absent, or took nothing, for too long"
+            self.app.session_lost(reason, unanswered)
         else:
             self.joining.denied(packet)
 
@@ -306,6 +308,8 @@ class ClientMachine(ProcessMachine):
         membership = self.topics.get(packet.topic)
         if membership is None:
             return
+        if membership.arrived(packet.edge[0]):
+            self.session.unsent.add(packet.topic)
         for level, (low, extras) in ((EDGE, packet.edge), (SAFE, packet.safe)):
             if membership.reached(level, low, extras):
                 self.app.acknowledged(packet.topic, level, low, extras)
@@ -317,6 +321,8 @@ class ClientMachine(ProcessMachine):
         self.session.write_down(membership)
         self.ledger.refused(packet.topic, packet.number)
         del membership.outbox[packet.number]
+        if membership.arrived(packet.number):
+            self.session.unsent.add(packet.topic)
         self.app.refused(packet.topic, packet.number, packet.reason)
         self.joining.leave_if_possible(membership)
 

@@ -50,6 +50,9 @@ class Membership(State):
         self.outbox: dict[int, Publication] = {publication.number: publication for publication in kept.outbox}
         self.unsent: list[Publication] = []
         """The part of the outbox that waits for the end of the turn, or for Flow."""
+        self.under_way: deque[tuple[int, int]] = deque()
+        """Batches that the edge has not acknowledged: the last number, and the bytes."""
+        self.bytes_under_way = 0
         self.written = self.counter
         """Publications up to this number are in the ledger."""
         self.have = Received(kept.have)
@@ -78,12 +81,28 @@ class Membership(State):
 
     def republish(self) -> None:
         """BRK-C6: the whole outbox once more, in order."""
+        self.arrived(self.counter)
         self.unsent = list(self.outbox.values())
 
-    def batches(self, most: int, most_bytes: int) -> Iterator[tuple[Publication, ...]]:
-        """What waits to be sent, in packets' worths; afterwards nothing waits."""
+    def batches(self, most: int, most_bytes: int, window_bytes: int) -> Iterator[tuple[Publication, ...]]:
+        """What waits to be sent, in packets' worths; afterwards only what is beyond the window waits."""
         waiting, self.unsent = self.unsent, []
-        return chunks(waiting, most, most_bytes)
+        sent = 0
+        for batch in chunks(waiting, most, most_bytes):
+            if self.bytes_under_way >= window_bytes:
+                self.unsent = waiting[sent:]
+                return
+            sent += len(batch)
+            size = sum([len(entry.payload) for entry in batch])
+            self.bytes_under_way += size
+            self.under_way.append((batch[-1].number, size))
+            yield batch
+
+    def arrived(self, number: int) -> bool:
+        """The edge has everything up to this number; whether more may be sent now."""
+        while self.under_way and self.under_way[0][0] <= number:
+            self.bytes_under_way -= self.under_way.popleft()[1]
+        return bool(self.unsent)
 
     def unanswered(self) -> list[Publication]:
         """What is in the outbox and was never called safe."""

@@ -31,6 +31,9 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Publications in one packet, at most."""
     batch_bytes: _Count = 1 << 18
     """Size of one packet, about, unless a single publication is larger. Far below the limit of a frame."""
+    window_bytes: _Count = 1 << 23
+    """Bytes of a topic's publications that are on their way to the edge at a time, about: what it gets beyond its own
+    limits when it says that it has enough."""
     consumes_at_once: bool = True
     """A delivery counts as taken by the application at once; otherwise when the machine is told `consumed`."""
 

@@ -7,6 +7,9 @@ import msgspec
 from ordercast.core.ids import NodeId, Origin, Topic, publisher_of
 from ordercast.core.messages import Guarantee
 
+BESIDES_PAYLOAD = 256
+"""What a publication weighs besides its payload, about: a million empty ones take memory too."""
+
 PublicationId = tuple[Origin, int]
 """Identifies a publication within its topic."""
 
@@ -31,6 +34,11 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def id(self) -> str:
         """The message id as traces and people write it."""
         return f"{self.origin}/{self.topic}#{self.number}"
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in a broker's memory, about."""
+        return len(self.payload) + BESIDES_PAYLOAD
 
     @property
     def is_void(self) -> bool:

@@ -30,6 +30,15 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     buffer_soft_limit: _Count = 50_000
     """Publications of a topic, logged, pending or held, above which an edge broker asks its clients to pause. Nothing
     is ever evicted."""
+    buffer_soft_bytes: _Count = 1 << 26
+    """Bytes of a topic's publications above which an edge broker asks its clients to pause. One that goes on regardless
+    is cut off at four times as many."""
+    memory_soft_bytes: _Count = 1 << 30
+    """Bytes of all publications of a broker. Above, topics that hold more than their share of it pause."""
+    slow_member: Literal["fence", "wait"] = "fence"
+    """What becomes of a member that is attached and takes nothing for `slow_member_ms`, while its topic holds more than
+    half of what makes publishers pause: `fence` ends its session, `wait` lets it hold the topic up for good."""
+    slow_member_ms: _Ms = 60_000.0
     filters_per_client: _Count = 1000
     """Filters that one client may follow at a time."""
     order_scope: Literal["session", "key"] = "session"

@@ -290,4 +290,4 @@ def test_the_status_names_the_busiest_topics_and_sums_up_all() -> None:
     broker = tree.brokers["b0"]
     assert list(broker.status(1)) == [T]
     assert len(broker.status(5)) == 5
-    assert broker.totals() == {"topics": 21, "log": 1, "pending": 0, "held": 0}
+    assert broker.totals() == {"topics": 21, "log": 1, "pending": 0, "held": 0, "bytes": 257}

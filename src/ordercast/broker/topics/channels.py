@@ -216,6 +216,7 @@ class Channels(TopicsPart):
     def _destroy(self, node: TopicNode) -> None:
         del self.nodes[node.topic]
         self.state.dirty.discard(node.topic)
+        self.state.weigh(node.topic, 0)
         node.open_id = 0
         self.orphans.forget_if_over(node.topic)
 

@@ -80,6 +80,7 @@ class Holding(State):
     """Publications of local clients that wait to be admitted."""
 
     constant: ClassVar[tuple[str, ...]] = ("_by_key",)
+    derived: ClassVar[tuple[str, ...]] = ("weight",)
 
     def __init__(self, *, by_key: bool) -> None:
         self.of: dict[Origin, dict[int, Publication]] = {}
@@ -90,6 +91,8 @@ class Holding(State):
         self._locked_out: dict[str, set[PublicationId]] = {}
         """By key: those that are the first wherever they stand and wait for this key."""
         self._by_key = by_key
+        self.weight = 0
+        """Bytes of all of them."""
 
     def __contains__(self, origin: Origin) -> bool:
         return origin in self.of
@@ -110,6 +113,7 @@ class Holding(State):
 
     def add(self, entry: Publication) -> None:
         self.of.setdefault(entry.origin, {})[entry.number] = entry
+        self.weight += entry.weight
         self._queues.add(entry)
         self.hopeful.add((entry.origin, entry.number))
 
@@ -117,6 +121,7 @@ class Holding(State):
         """Gives those that stood right behind it."""
         held = self.of[entry.origin]
         del held[entry.number]
+        self.weight -= entry.weight
         if not held:
             del self.of[entry.origin]
         return self._queues.remove(entry)

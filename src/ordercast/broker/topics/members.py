@@ -274,9 +274,9 @@ class Members(TopicsPart):
                 if seals:
                     send(connection, Sealed(node.topic, entries=seals.of_entries(piece)))
                 send(connection, Entries(node.topic, piece))
-        send(connection, Live(node.topic))
         if not node.flow_open:
             send(connection, Flow(node.topic, open=False))
+        send(connection, Live(node.topic))
 
     def denied(self, packet: AttachDenied, *, outdated: bool = False) -> None:
         """BRK-C9; or it is recorded with a later attach, and nobody is at the other end of this connection (BRK-M9)."""

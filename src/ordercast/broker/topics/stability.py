@@ -1,7 +1,4 @@
-"""Stability: what every member has is forgotten, nothing else ever is. Above a limit publishers pause.
-
-Rules BRK-ST1 to BRK-ST4.
-"""
+"""Stability: what every member has is forgotten, nothing else ever is (BRK-ST1 to BRK-ST3)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import Flow, Sealed, StableReport, StableUpdate
+from ordercast.pubsub.client_packets import Sealed, StableReport, StableUpdate
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import BaseUpdate, StableVote
 
@@ -125,18 +122,6 @@ class StabilityVotes(TopicsPart):
         """BRK-PC5: a base of a lower term than the own is ignored; the channel's next opening brings it."""
         if tuple(packet.term) >= tuple(self.tree.term) or link in node.down:
             self.merge_base(node, packet.base, link)
-
-    def flow(self, node: TopicNode) -> None:
-        """BRK-ST4: ask the local clients to pause, or to go on. Links are never delayed and nothing is evicted."""
-        limit = self.settings.buffer_soft_limit
-        here = len(node.log) + len(node.pend) + len(node.hold)
-        is_open = here <= (limit if node.flow_open else limit // 2)
-        if is_open != node.flow_open:
-            node.flow_open = is_open
-            self.wires.count("flow_changes")
-            for member in node.members.values():
-                if member.connection is not None:
-                    self.wires.send(member.connection, Flow(node.topic, is_open))
 
 
 def _here(node: TopicNode, vector: Vector) -> Vector:

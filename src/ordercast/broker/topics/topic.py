@@ -10,7 +10,7 @@ from ordercast.core.errors import InvariantError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.core.state import State, Value, freeze
-from ordercast.pubsub.publications import Publication, PublicationId
+from ordercast.pubsub.publications import BESIDES_PAYLOAD, Publication, PublicationId
 from ordercast.pubsub.received import Received, Summary, Vector
 
 Coverage = frozenset[tuple[Origin, int]]
@@ -73,7 +73,7 @@ class TopicNode(State):
     """The state of one topic. `have` and `log` agree: everything received is at or below the base, or in the log."""
 
     constant: ClassVar[tuple[str, ...]] = ("topic", "by_key")
-    derived: ClassVar[tuple[str, ...]] = ("version", "_checked")
+    derived: ClassVar[tuple[str, ...]] = ("version", "_checked", "_weight")
     ordered: ClassVar[tuple[str, ...]] = ("pend", "recheck")
 
     def __init__(self, topic: Topic, *, by_key: bool = False) -> None:
@@ -100,6 +100,8 @@ class TopicNode(State):
         self.base: Vector = {}
         self.log: list[Publication] = []
         self._compacted = 0
+        self._weight = 0
+        """Bytes of the log and of the pending totals."""
         self.pend: dict[PublicationId, Publication] = {}
         self.locks: dict[str, int] = {}
         """Key to the number of pending totals that carry it."""
@@ -173,6 +175,7 @@ class TopicNode(State):
     def append(self, entries: Sequence[Publication]) -> None:
         """New entries, already in `have`, at the end of the log."""
         self.log.extend(entries)
+        self._weight += _weight_of(entries)
         self.version += 1
 
     def raise_base(self, base: Vector) -> Vector:
@@ -201,10 +204,18 @@ class TopicNode(State):
             if entry.number > low(entry.origin, 0):
                 break
             front += 1
+        self._weight -= _weight_of(log[:front])
         del log[:front]
         if len(log) <= _ALWAYS_EXACT or len(log) > 2 * self._compacted:
             self.log = [entry for entry in log if entry.number > low(entry.origin, 0)]
             self._compacted = len(self.log)
+            if self._compacted < len(log):
+                self._weight += _weight_of(self.log) - _weight_of(log)
+
+    @property
+    def weight(self) -> int:
+        """Bytes of all publications that are logged, pending or held."""
+        return self._weight + self.hold.weight
 
     def difference(self, have: Summary, base: Vector) -> list[Publication]:
         """BRK-S4: log entries, in log order, that a peer with `have` and `base` lacks."""
@@ -226,6 +237,7 @@ class TopicNode(State):
         if pair in self.pend or pair in self.have:
             return False
         self.pend[pair] = entry
+        self._weight += entry.weight
         self.pending_of.setdefault(entry.origin, set()).add(entry.number)
         self._pending_top[entry.origin] = max(entry.number, self._pending_top.get(entry.origin, 0))
         self.turns.add(entry)
@@ -243,6 +255,7 @@ class TopicNode(State):
         entry = self.pend.pop(pair, None)
         if entry is None:
             return []
+        self._weight -= entry.weight
         numbers = self.pending_of[entry.origin]
         numbers.remove(entry.number)
         if not numbers:
@@ -316,6 +329,12 @@ class TopicNode(State):
         logged.raise_to(self.base)
         if logged.summary() != self.have.summary():
             raise InvariantError(f"topic {self.topic}: received {self.have.summary()}, kept {logged.summary()}")
+        if self._weight != _weight_of([*self.log, *self.pend.values()]):
+            raise InvariantError(f"topic {self.topic}: its publications do not weigh {self._weight} bytes")
+
+
+def _weight_of(entries: Sequence[Publication]) -> int:
+    return sum([len(entry.payload) for entry in entries]) + BESIDES_PAYLOAD * len(entries)
 
 
 def packets_of(entries: Sequence[Publication]) -> Iterator[tuple[Publication, ...]]:

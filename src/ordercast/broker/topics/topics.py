@@ -16,6 +16,7 @@ from ordercast.broker.ports import Fenced, Roster, TreePort
 from ordercast.broker.topics.absence import Absence
 from ordercast.broker.topics.adoption import Adoption
 from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.budgets import Budgets
 from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.copies import Copies
@@ -88,6 +89,7 @@ class Topics(TopicsState):
         self.members = self.authority.members = self.news.members = self.members_type(
             self, self.ordering, self.stability, self.copies, self.orphans, self.channels, self.waves, self.authority
         )
+        self.budgets = Budgets(self, self.members)
         self.adoption = Adoption(self, self.orphans, self.ordering, self.channels, self.members)
         self._of_clients = self._client_handlers()
         self._of_links = self._link_handlers()
@@ -208,6 +210,8 @@ class Topics(TopicsState):
                 self.stability.cooled()
             case ("absent",):
                 self.authority.absence_checked()
+            case ("slow",):
+                self.budgets.look_at_members()
             case ("tell_absent",):
                 self.absence.tell()
             case ("wave", int(update_id)):
@@ -237,7 +241,8 @@ class Topics(TopicsState):
             node = self.nodes.get(topic)
             if node is not None:
                 self.copies.tell(node)
-                self.stability.flow(node)
+                self.budgets.look(node)
+        self.budgets.turn_end()
 
     def _evaluate(self, node: TopicNode) -> None:
         """BRK-L6, BRK-M7, BRK-M11: whoever leaves goes, totals are reported or committed, members are called."""
@@ -276,6 +281,8 @@ class Topics(TopicsState):
     def _published(self, sender: Connection, packet: c.Entries) -> None:
         node = self.nodes.get(packet.topic)
         if node is not None:
+            if not node.flow_open:
+                self.budgets.check(node, self.clients[sender])
             self.ordering.publish(node, self.clients[sender], packet)
 
     def _entries(self, sender: Connection, packet: c.Entries) -> None:
@@ -337,6 +344,7 @@ class Topics(TopicsState):
         return {
             "topics": len(nodes), "log": sum(len(node.log) for node in nodes),
             "pending": sum(len(node.pend) for node in nodes), "held": sum(len(node.hold) for node in nodes),
+            "bytes": self.weight,
         }  # fmt: skip
 
     def status(self, most: int) -> dict[str, Any]:

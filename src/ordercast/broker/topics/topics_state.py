@@ -21,6 +21,7 @@ class TopicsState(State):
     """The parts read all of it; topics come and go by `Channels` alone, memberships are learned by `RosterNews`."""
 
     constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger", "seals")
+    derived: ClassVar[tuple[str, ...]] = ("weights", "weight")
 
     def __init__(
         self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: BrokerLedger, saved: SavedBroker | None,
@@ -34,6 +35,9 @@ class TopicsState(State):
         self.nodes: dict[Topic, TopicNode] = {}
         self.clients: dict[Connection, AttachedClient] = {}
         self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)
+        self.weights: dict[Topic, int] = {}
+        """Bytes of the publications of each topic, as they were when it was last looked at; their sum is `weight`."""
+        self.weight = 0
         self.dirty: set[Topic] = set()
         """Topics that the end of the turn looks at."""
         self.votes_due: set[Topic] = set()
@@ -51,6 +55,14 @@ class TopicsState(State):
     def vote_again(self, node: TopicNode) -> None:
         """BRK-ST1: the topic needs a new vote."""
         self.votes_due.add(node.topic)
+
+    def weigh(self, topic: Topic, weight: int) -> None:
+        """The topic's publications take so many bytes now."""
+        self.weight += weight - self.weights.get(topic, 0)
+        if weight:
+            self.weights[topic] = weight
+        else:
+            self.weights.pop(topic, None)
 
     def links(self, node: TopicNode) -> list[Connection]:
         """BRK-S5: the neighbours that take part in the topic."""
