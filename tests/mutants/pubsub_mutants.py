@@ -23,9 +23,9 @@ from ordercast.client.membership import Membership
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Entries, Live, TopicState
-from ordercast.pubsub.overlay_packets import ParentRequest, RootElection
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
+from ordercast.pubsub.tree_packets import ParentRequest, RootElection
 from ordercast.sim.pubsub.parts import Parts
 
 

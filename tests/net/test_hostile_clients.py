@@ -12,8 +12,8 @@ from ordercast.broker.node import BROKER_CODEC
 from ordercast.net.wire.credentials import Credentials
 from ordercast.net.wire.frames import packet_frame
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, Resume, Subscribe
-from ordercast.pubsub.overlay_packets import OVERLAY_PACKETS
 from ordercast.pubsub.topic_packets import TOPIC_PACKETS
+from ordercast.pubsub.tree_packets import TREE_PACKETS
 from tests.support.any_packet import any_packet
 from tests.support.loop import run_async
 from tests.support.wires import Stranger
@@ -24,7 +24,7 @@ _BEGINNINGS = ((), (Attach(1),), (Attach(2), Subscribe("t.x")), (Attach(3), Subs
 async def _mad_client(address: str, chance: random.Random) -> None:
     peer = await Stranger.connect(address)
     await peer.introduce("mallory", credentials=Credentials(), life=chance.randrange(3))
-    known = CLIENT_PACKETS if chance.random() < 0.8 else (*OVERLAY_PACKETS, *TOPIC_PACKETS)
+    known = CLIENT_PACKETS if chance.random() < 0.8 else (*TREE_PACKETS, *TOPIC_PACKETS)
     packets = [*chance.choice(_BEGINNINGS), *(any_packet(known, chance) for _ in range(chance.randint(1, 12)))]
     for packet in packets:
         peer.send(packet_frame(BROKER_CODEC.encode(packet)))

@@ -14,12 +14,12 @@ from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, View
-from ordercast.pubsub.overlay_packets import OVERLAY_PACKETS
 from ordercast.pubsub.settings import BrokerSettings
+from ordercast.pubsub.tree_packets import TREE_PACKETS
 from ordercast.sim.clock import ns
 from ordercast.sim.connections import LatencyOf, Life, Processes, Timing, drawn_pairs
 
-CODEC = Codec((*CLIENT_PACKETS, *OVERLAY_PACKETS))
+CODEC = Codec((*CLIENT_PACKETS, *TREE_PACKETS))
 
 # The eight brokers of the source's evaluation, and at which of them its clients are.
 EIGHT: dict[str, str | None] = {

@@ -182,7 +182,7 @@ def _made_up(options: ConnectOptions) -> str:
 def _journal(options: ConnectOptions, client: str, session: int, kept: SavedClient | None) -> Journal | None:
     if options.trace is None:
         return None
-    from ordercast.api.record import open_journal
+    from ordercast.api.client_journal import open_journal
 
     return open_journal(options.trace, client, session, kept)
 

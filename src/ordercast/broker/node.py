@@ -12,11 +12,11 @@ from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
 from ordercast.pubsub.client_packets import CLIENT_PACKETS
-from ordercast.pubsub.overlay_packets import OVERLAY_PACKETS
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.pubsub.topic_packets import TOPIC_PACKETS
+from ordercast.pubsub.tree_packets import TREE_PACKETS
 
-BROKER_CODEC = Codec((*CLIENT_PACKETS, *OVERLAY_PACKETS, *TOPIC_PACKETS))
+BROKER_CODEC = Codec((*CLIENT_PACKETS, *TREE_PACKETS, *TOPIC_PACKETS))
 
 
 class Broker(ProcessMachine):

@@ -16,14 +16,6 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.pubsub.client_packets import Attach, Entries, Resume, StableReport
 from ordercast.pubsub.filters import check_topic
-from ordercast.pubsub.overlay_packets import (
-    DirectoryWave,
-    JoinRequest,
-    LeaveRequest,
-    RootElection,
-    RootElectionReply,
-    Welcome,
-)
 from ordercast.pubsub.received import Summary, Vector
 from ordercast.pubsub.topic_packets import (
     Absent,
@@ -43,6 +35,14 @@ from ordercast.pubsub.topic_packets import (
     StableVote,
     TopicBuffer,
     TotalAck,
+)
+from ordercast.pubsub.tree_packets import (
+    DirectoryWave,
+    JoinRequest,
+    LeaveRequest,
+    RootElection,
+    RootElectionReply,
+    Welcome,
 )
 
 _MOST = 1 << 53

@@ -52,7 +52,9 @@ def broker(
     admin: Annotated[str, typer.Option(help="HOST:PORT of health, metrics and status.")] = "",
     salvage: Salvage = False,
     ready: Annotated[Path | None, typer.Option(hidden=True, help="File to write when started.")] = None,
-    leash: Annotated[bool, typer.Option("--leash", hidden=True, help="End when standard input does.")] = False,
+    end_with_parent: Annotated[
+        bool, typer.Option("--end-with-parent", hidden=True, help="End when standard input does.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log every connection, not only complaints.")] = False,
 ) -> None:
     """Run one broker until a signal stops it. A second signal stops it at once.
@@ -68,7 +70,7 @@ def broker(
     described = _cluster_file(cluster, config)
     launch = _launch(broker_id, listen, parent, described, data, trace, admin, salvage=salvage)
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
-    if leash:
+    if end_with_parent:
         end_with_standard_input()
     code = run(launch, ready)
     if code:

@@ -95,8 +95,8 @@ class ProcessHost:
         """Inputs that came up while another one was handled."""
         self._closing = False
         self._turn: asyncio.Handle | None = None
-        self._pulse: asyncio.TimerHandle | None = None
-        self._pulse_due_ns = 0
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._heartbeat_due_ns = 0
         self._server: asyncio.Server | None = None
         tls = credentials.tls
         self._dial_context = tls.client_context() if tls is not None else None
@@ -108,7 +108,7 @@ class ProcessHost:
         if listen is not None:
             await self._listen(listening(listen) if isinstance(listen, str) else listen)
         self.machine = self._build(self)
-        self._plan_pulse()
+        self._plan_heartbeat()
         self._busy = False
         self.input(self.machine.on_start)
 
@@ -418,7 +418,7 @@ class ProcessHost:
         LOG.critical("failed", exc_info=trace, extra={"facts": {"node": self.me.name, "failure": str(error)}})
 
     def _abandon(self) -> None:
-        for timer in (self._turn, self._pulse):
+        for timer in (self._turn, self._heartbeat):
             if timer is not None:
                 timer.cancel()
         self.timers.stop()
@@ -451,14 +451,14 @@ class ProcessHost:
 
     # Heartbeats
 
-    def _plan_pulse(self) -> None:
-        self._pulse_due_ns = time.monotonic_ns() + ns(self.settings.heartbeat_ms)
-        self._pulse = self._loop.call_later(seconds(self.settings.heartbeat_ms), self._beat)
+    def _plan_heartbeat(self) -> None:
+        self._heartbeat_due_ns = time.monotonic_ns() + ns(self.settings.heartbeat_ms)
+        self._heartbeat = self._loop.call_later(seconds(self.settings.heartbeat_ms), self._beat)
 
     def _beat(self) -> None:
         """Be heard, and see who was not."""
         now = time.monotonic_ns()
-        overslept = now - self._pulse_due_ns
+        overslept = now - self._heartbeat_due_ns
         if overslept <= ns(self.settings.heartbeat_ms):
             overslept = 0  # Otherwise this process stood still, and that nobody was heard says nothing about others.
         for connection in list(self._all):
@@ -467,7 +467,7 @@ class ProcessHost:
         if self.on_beat is not None:
             self.input(self.on_beat, now, overslept)
         if not self._closing:
-            self._plan_pulse()
+            self._plan_heartbeat()
 
     def _log(self, level: int, event: str, connection: WireConnection, **facts: object) -> None:
         if LOG.isEnabledFor(level):

@@ -262,7 +262,7 @@ class TreePlace(Place, frozen=True):
 class Overlay:
     """The graph on which a protocol runs, and the places on it.
 
-    `later` are nodes of the base graph that are not there at the start: leaves of the tree once they have joined.
+    `joiners` are nodes of the base graph that are not there at the start: leaves of the tree once they have joined.
     """
 
     def __init__(
@@ -271,19 +271,19 @@ class Overlay:
         groups: Mapping[Topic, tuple[NodeId, ...]],
         info: ProtocolInfo,
         options: Any,
-        later: Collection[NodeId] = (),
+        joiners: Collection[NodeId] = (),
     ) -> None:
         self._groups = groups
         self._routes: Routes | None = None
         self._parents: dict[NodeId, NodeId] = {}
         self.graph = base
-        if later and not info.admits:
+        if joiners and not info.admits:
             raise UsageError(f"fault: nodes cannot join or leave with protocol {info.name!r}")
         if info.reach is not None:
             reach = info.reach(options)
             check_tree(base, info.name)
-            self._parents = parents_of(base, later)
-            self._routes = Routes(at_start(base, later), groups)
+            self._parents = parents_of(base, joiners)
+            self._routes = Routes(at_start(base, joiners), groups)
             check_reach(self._routes, reach, info.name)
             self.graph = extended(Routes(base, None), reach)
 
@@ -296,26 +296,26 @@ class Overlay:
         return TreePlace(node, near, graph.nodes, self._groups, incarnation, graph.clients, self._routes, parent)
 
 
-def at_start(base: Graph, later: Collection[NodeId]) -> Graph:
+def at_start(base: Graph, joiners: Collection[NodeId]) -> Graph:
     """The graph without the nodes that join later."""
-    if not later:
+    if not joiners:
         return base
-    there = [node for node in base.nodes if node not in later]
-    return Graph(there, [(a, b) for a, b in base.edges if a not in later and b not in later], base.clients)
+    there = [node for node in base.nodes if node not in joiners]
+    return Graph(there, [(a, b) for a, b in base.edges if a not in joiners and b not in joiners], base.clients)
 
 
-def parents_of(tree: Graph, later: Collection[NodeId]) -> dict[NodeId, NodeId]:
+def parents_of(tree: Graph, joiners: Collection[NodeId]) -> dict[NodeId, NodeId]:
     """Under whom each node that joins later will be: its neighbour on the way to the first node."""
-    if not later:
+    if not joiners:
         return {}
-    if tree.nodes[0] in later:
+    if tree.nodes[0] in joiners:
         raise UsageError(f"fault: {tree.nodes[0]} cannot join later: it keeps the list of the nodes")
     below = tree.children(tree.nodes[0])
     for parent, children in below.items():
-        early = [node for node in children if node not in later]
-        if parent in later and early:
+        early = [node for node in children if node not in joiners]
+        if parent in joiners and early:
             raise UsageError(f"fault: {parent} cannot join later: {early[0]} is there from the start, and behind it")
-    return {node: parent for parent, children in below.items() for node in children if node in later}
+    return {node: parent for parent, children in below.items() for node in children if node in joiners}
 
 
 def extended(routes: Routes, reach: int) -> Graph:

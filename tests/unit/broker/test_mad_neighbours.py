@@ -16,7 +16,6 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.process import Connection, Peer
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, Entries, Resume, StableReport, Subscribe
-from ordercast.pubsub.overlay_packets import OVERLAY_PACKETS, ParentRequest, ParentResponse
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.pubsub.topic_packets import (
@@ -29,6 +28,7 @@ from ordercast.pubsub.topic_packets import (
     RosterUpdate,
     StableVote,
 )  # fmt: skip
+from ordercast.pubsub.tree_packets import TREE_PACKETS, ParentRequest, ParentResponse
 from tests.support.any_packet import any_packet
 
 T = Topic("t.x")
@@ -114,7 +114,7 @@ class Surrounded:
             self.act(self.broker.on_timer, name)
 
 
-@pytest.mark.parametrize("kinds", [TOPIC_PACKETS, (*OVERLAY_PACKETS, *TOPIC_PACKETS, Entries), CLIENT_PACKETS])
+@pytest.mark.parametrize("kinds", [TOPIC_PACKETS, (*TREE_PACKETS, *TOPIC_PACKETS, Entries), CLIENT_PACKETS])
 def test_whatever_is_in_a_packet_the_broker_goes_on(kinds: tuple[type[Packet], ...]) -> None:
     for seed in range(300):
         chance = random.Random(seed)

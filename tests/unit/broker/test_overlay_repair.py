@@ -7,8 +7,8 @@ import pytest
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.pubsub.client_packets import Ping, Subscribe
-from ordercast.pubsub.overlay_packets import Bye, ParentRequest, ParentResponse, RootElection
 from ordercast.pubsub.settings import BrokerSettings
+from ordercast.pubsub.tree_packets import Bye, ParentRequest, ParentResponse, RootElection
 from ordercast.sim.connections import same_everywhere
 from tests.support.overlay_lab import EIGHT, EIGHT_CLIENTS, EIGHT_TOPICS, FakeTopics, Guest, Lab
 

@@ -11,8 +11,8 @@ from ordercast.broker.tree.lease import Lease
 from ordercast.broker.tree.parenting import Parenting
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.pubsub.overlay_packets import ParentRequest
 from ordercast.pubsub.settings import BrokerSettings
+from ordercast.pubsub.tree_packets import ParentRequest
 from ordercast.sim.connections import Timing
 from tests.support.overlay_lab import Lab
 from tests.support.overlay_swarm import excluded_run, half_down_run, joining_run, primary_run

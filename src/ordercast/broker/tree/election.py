@@ -17,7 +17,7 @@ from ordercast.broker.tree.terms import Terms
 from ordercast.broker.tree.tree_state import MS, TreePart, TreeState, better
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.pubsub.overlay_packets import RootAnnounce, RootElection, RootElectionReply
+from ordercast.pubsub.tree_packets import RootAnnounce, RootElection, RootElectionReply
 
 
 class Election(TreePart):

@@ -15,7 +15,7 @@ from ordercast.broker.tree.notices import Notices
 from ordercast.broker.tree.tree_state import NOBODY, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.pubsub.overlay_packets import (
+from ordercast.pubsub.tree_packets import (
     Bye,
     Change,
     DirectoryAck,

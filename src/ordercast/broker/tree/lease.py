@@ -17,7 +17,7 @@ from ordercast.broker.tree.tree_state import MS, NO_TERM, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Ping
-from ordercast.pubsub.overlay_packets import LeaseAck, NewTerm
+from ordercast.pubsub.tree_packets import LeaseAck, NewTerm
 
 _BEATS = 3
 """A lease lasts so many beats."""

@@ -8,7 +8,7 @@ from ordercast.broker.tree.tree_state import TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
-from ordercast.pubsub.overlay_packets import BrokerDown, BrokerUp
+from ordercast.pubsub.tree_packets import BrokerDown, BrokerUp
 
 
 class Notices(TreePart):

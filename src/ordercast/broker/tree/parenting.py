@@ -12,7 +12,7 @@ from ordercast.broker.tree.tree_state import NOBODY, TreePart, TreeState
 from ordercast.broker.tree.views import Views
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.pubsub.overlay_packets import Bye, ParentRequest, ParentResponse, Rank, RootCheck, RootCheckReply
+from ordercast.pubsub.tree_packets import Bye, ParentRequest, ParentResponse, Rank, RootCheck, RootCheckReply
 
 
 class CheckedRequest(NamedTuple):

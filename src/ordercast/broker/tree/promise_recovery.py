@@ -16,7 +16,7 @@ from ordercast.broker.tree.terms import Terms
 from ordercast.broker.tree.tree_state import MS, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.pubsub.overlay_packets import Recall, Recalled
+from ordercast.pubsub.tree_packets import Recall, Recalled
 
 
 class PromiseRecovery(TreePart):

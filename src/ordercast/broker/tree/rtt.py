@@ -24,7 +24,7 @@ class RoundTrips(TreePart):
 
     def start(self) -> None:
         if self.settings.view_order == "score":
-            self.wires.set_timer(("pulse",), _PERIOD_NS, background=True)
+            self.wires.set_timer(("rtt",), _PERIOD_NS, background=True)
 
     def timer(self) -> None:
         """Ping everybody in view."""

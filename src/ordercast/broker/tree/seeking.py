@@ -16,7 +16,7 @@ from ordercast.broker.tree.terms import Terms
 from ordercast.broker.tree.tree_state import MS, NOBODY, TreePart, TreeState, better
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
-from ordercast.pubsub.overlay_packets import Bye, Handover, ParentRequest, ParentResponse, Rank
+from ordercast.pubsub.tree_packets import Bye, Handover, ParentRequest, ParentResponse, Rank
 
 _MOVE_PAUSE_NS = 60_000 * MS
 """BRK-J1: at most one move a minute."""

@@ -6,7 +6,7 @@ from ordercast.broker.ports import Term
 from ordercast.broker.tree.joining import BrokerJoining
 from ordercast.broker.tree.tree_state import NOBODY, TreePart, TreeState
 from ordercast.core.ids import NodeId
-from ordercast.pubsub.overlay_packets import NewTerm, Rank
+from ordercast.pubsub.tree_packets import NewTerm, Rank
 
 
 class Terms(TreePart):

@@ -25,8 +25,9 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, Wires
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, Entries, Ping, Pong
-from ordercast.pubsub.overlay_packets import (
-    OVERLAY_PACKETS,
+from ordercast.pubsub.settings import BrokerSettings
+from ordercast.pubsub.tree_packets import (
+    TREE_PACKETS,
     About,
     AskToLeave,
     BrokerDown,
@@ -52,7 +53,6 @@ from ordercast.pubsub.overlay_packets import (
     TreeView,
     Welcome,
 )
-from ordercast.pubsub.settings import BrokerSettings
 
 _FOR_CLIENTS = frozenset(CLIENT_PACKETS)
 Handler = Callable[[Connection, NodeId, Any], None]
@@ -66,7 +66,7 @@ class Tree(TreeState):
     """
 
     constant = (*TreeState.constant, "_handlers", "_timers")
-    packets: ClassVar[tuple[type[Packet], ...]] = (*OVERLAY_PACKETS, Attach, Ping, Pong)
+    packets: ClassVar[tuple[type[Packet], ...]] = (*TREE_PACKETS, Attach, Ping, Pong)
     lease_type: ClassVar[type[Lease]] = Lease
     parenting_type: ClassVar[type[Parenting]] = Parenting
     election_type: ClassVar[type[Election]] = Election
@@ -110,7 +110,7 @@ class Tree(TreeState):
             "decide": self.lease.refresh,
             "join": self.joining.ask,
             "recall": self.recovery.ask,
-            "pulse": self.round_trips.timer,
+            "rtt": self.round_trips.timer,
         }
 
     def _routes(self) -> dict[type[Packet], Handler]:

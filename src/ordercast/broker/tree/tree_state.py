@@ -13,8 +13,8 @@ from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection, Peer, Wires
 from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Neighbour
-from ordercast.pubsub.overlay_packets import Rank
 from ordercast.pubsub.settings import BrokerSettings
+from ordercast.pubsub.tree_packets import Rank
 
 MS = 1_000_000
 NOBODY = NodeId("")

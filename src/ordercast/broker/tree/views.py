@@ -6,7 +6,7 @@ from ordercast.broker.tree.tree_state import TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Neighbour, View
-from ordercast.pubsub.overlay_packets import About, TreeView
+from ordercast.pubsub.tree_packets import About, TreeView
 
 _NOTHING = About((), 0, "")
 

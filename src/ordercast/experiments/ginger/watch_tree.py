@@ -11,7 +11,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.experiments.ginger.setting import BROKERS, DEGREE, MAX_HOPS
 from ordercast.pubsub.client_packets import View
-from ordercast.pubsub.overlay_packets import ParentRequest, ParentResponse, RootElection, TreeView
+from ordercast.pubsub.tree_packets import ParentRequest, ParentResponse, RootElection, TreeView
 
 if TYPE_CHECKING:
     from ordercast.broker.node import Broker

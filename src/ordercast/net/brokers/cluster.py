@@ -66,7 +66,7 @@ class Cluster:
         self.run_directory = run_directory or self.file.parent / RUN_DIRECTORY / self.config.cluster
         self._children: dict[str, int] = {}
         self._bound = bound
-        self._leash: tuple[int, int] | None = None
+        self._lifeline: tuple[int, int] | None = None
         """The pipe whose end is the end of bound brokers; this process alone can write to it."""
 
     @classmethod
@@ -171,9 +171,9 @@ class Cluster:
         stopped = self._stop([entry.id for entry in self.config.broker], patience_s)
         for entry in self.config.broker:
             self._ready_file(entry.id).unlink(missing_ok=True)
-        for end in self._leash or ():
+        for end in self._lifeline or ():
             os.close(end)
-        self._leash = None
+        self._lifeline = None
         return stopped
 
     def process(self, broker: str) -> Ready | None:
@@ -210,9 +210,9 @@ class Cluster:
         log = str(self._log_file(entry.id))
         source: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
         if self._bound:
-            self._leash = self._leash or os.pipe()
-            command.append("--leash")
-            source = (os.POSIX_SPAWN_DUP2, self._leash[0], 0)
+            self._lifeline = self._lifeline or os.pipe()
+            command.append("--end-with-parent")
+            source = (os.POSIX_SPAWN_DUP2, self._lifeline[0], 0)
         files = [
             source,
             (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),

@@ -86,10 +86,12 @@ class NodeHost:
         """Inputs of the machine so far: two equal readings with nothing outstanding in between mean rest."""
         self.delivery_watchers: list[Delivered] = []
         self._origin = origin_of(place.node, place.incarnation)
-        self._memory = memory = DurableInputs(log, told, protocol.codec(), notes_membership=protocol.notes_membership)
-        self.machine: Machine = memory.machine(lambda: protocol.build(place, options), self._origin)
-        self.published, self.delivered = memory.published, memory.delivered
-        self._unheard: list[Message | str] = [*memory.unheard]
+        self._durable_inputs = inputs = DurableInputs(
+            log, told, protocol.codec(), notes_membership=protocol.notes_membership
+        )
+        self.machine: Machine = inputs.machine(lambda: protocol.build(place, options), self._origin)
+        self.published, self.delivered = inputs.published, inputs.delivered
+        self._unheard: list[Message | str] = [*inputs.unheard]
         """Deliveries and completions (ids) that wait for the log, or for the application to be told."""
         self._written = 0
         """So many of them the log has."""
@@ -107,11 +109,11 @@ class NodeHost:
             me, lambda _: self.neighbours, Codec((*protocol.packets, ChannelResume, ChannelAck)),
             msgspec.structs.replace(self.settings, silence_ms=self.settings.suspect_ms),
             credentials=net.credentials(), journal=journal, epoch_ns=net.epoch_ns, passes_on=False,
-            ledger=_InputLedger(memory, self) if memory.durable else None,
+            ledger=_InputLedger(inputs, self) if inputs.durable else None,
         )  # fmt: skip
         self._host.on_failure = self._fail
         self._host.on_beat = self.neighbours.on_beat
-        self._record = self._host.journal
+        self._journal = self._host.journal
         self.neighbours.host = self._host
 
     # Life
@@ -119,7 +121,7 @@ class NodeHost:
     async def listen(self, host: str = "127.0.0.1", port: int = 0) -> Address:
         """Open the door; the address that neighbours can dial. They are answered after `start`."""
         self._door = listening(join_address(host, port))
-        self._memory.on_life()
+        self._durable_inputs.on_life()
         return self.address
 
     async def start(self, addresses: Mapping[NodeId, Address]) -> None:
@@ -135,7 +137,7 @@ class NodeHost:
         self._speak()
         self._confirmations.give_up(f"{self.node} was stopped before the message was confirmed")
         self._backpressure.open_for_good()
-        self._memory.close()
+        self._durable_inputs.close()
         if self._door is not None:
             self._door.close()
 
@@ -226,20 +228,20 @@ class NodeHost:
     def send(self, peer: NodeId, packet: Packet) -> None:
         # What the protocol resends while the channel still has it would only add to the queue.
         key = (packet.session, packet.number) if isinstance(packet, Numbered) else None
-        if self.neighbours.send(peer, packet, key) and self._record.packets:
-            self._record.packet("send", self._host.now_ns, peer, packet, len(self._host.frame_of(packet)))
+        if self.neighbours.send(peer, packet, key) and self._journal.packets:
+            self._journal.packet("send", self._host.now_ns, peer, packet, len(self._host.frame_of(packet)))
 
     def deliver(self, message: Message) -> None:
         self.delivered += 1
-        self._memory.events += 1
-        self._record.deliver(self._host.now_ns, message)
-        if self._memory.durable:
+        self._durable_inputs.events += 1
+        self._journal.deliver(self._host.now_ns, message)
+        if self._durable_inputs.durable:
             self._unheard.append(message)
         else:
             self._hand_over(message)
 
     def complete(self, message_id: str) -> None:
-        if self._memory.durable:
+        if self._durable_inputs.durable:
             self._unheard.append(message_id)
         else:
             self._confirmations.confirm(message_id)
@@ -252,24 +254,24 @@ class NodeHost:
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:
         assert kind not in BY_THE_HOST
-        self._memory.events += 1
+        self._durable_inputs.events += 1
         self._record_event(kind, info)
 
     # What the neighbours' channels report
 
     def on_start(self) -> None:
         self.steps += 1
-        if self._memory.recovered:
+        if self._durable_inputs.recovered:
             self._go_on()
         else:
             self._begin()
 
     def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
         self.steps += 1
-        self._memory.on_receive(peer, packets)
-        if self._record.packets:
+        self._durable_inputs.on_receive(peer, packets)
+        if self._journal.packets:
             for packet in packets:
-                self._record.packet("receive", self._host.now_ns, peer, packet, len(self._host.frame_of(packet)))
+                self._journal.packet("receive", self._host.now_ns, peer, packet, len(self._host.frame_of(packet)))
         for error in handle_batch(self.machine, peer, packets, self):
             culprit = NodeId(error.peer)
             self.neighbours.ban(culprit if culprit in self.neighbours.channels else peer, error.reason)
@@ -281,12 +283,12 @@ class NodeHost:
 
     def on_voice(self, peer: NodeId) -> None:
         self.steps += 1
-        self._memory.on_trust(peer)
+        self._durable_inputs.on_trust(peer)
         self.machine.on_trust(peer, self)
 
     def on_timer(self, name: Hashable) -> None:
         self.steps += 1
-        self._memory.on_timer(name)
+        self._durable_inputs.on_timer(name)
         self.machine.on_timer(name, self)
 
     def on_pressure(self, peer: NodeId, *, full: bool) -> None:
@@ -297,7 +299,7 @@ class NodeHost:
     def wrote_down(self) -> None:
         """The log has everything up to now: the application may hear of it, outside of any input."""
         loop = asyncio.get_running_loop()
-        if self._memory.oversized:
+        if self._durable_inputs.oversized:
             loop.call_soon(self._host.input, self._renew)
         self._written = len(self._unheard)
         if self._unheard and not self._speaks_soon:
@@ -323,17 +325,17 @@ class NodeHost:
     def _go_on(self) -> None:
         """A life with the state of the one before. What had happened but not come out by then is recorded now."""
         self._record_event("recover", {INFO_STATE: STATE_KEPT})
-        for event in self._memory.untold:
-            event.record(self._record, self._host.now_ns)
+        for event in self._durable_inputs.untold:
+            event.record(self._journal, self._host.now_ns)
         self.machine.on_recover(self)
 
     def _renew(self) -> None:
         """Where the log has grown large: go on as if the node had crashed and come back, without anybody noticing."""
-        if not self._memory.oversized or self.failure is not None:
+        if not self._durable_inputs.oversized or self.failure is not None:
             return
         self._host.make_durable()
         unheard = tuple(item for item in self._unheard if isinstance(item, Message))
-        fresh = self._memory.renewed(self.machine, self.published, self.delivered, unheard)
+        fresh = self._durable_inputs.renewed(self.machine, self.published, self.delivered, unheard)
         if fresh is None:
             return
         for name in self.timers.names():
@@ -365,23 +367,23 @@ class NodeHost:
             self._confirmations.confirm(message.id)
 
     def _suspect(self, peer: NodeId) -> None:
-        self._memory.on_suspect(peer)
+        self._durable_inputs.on_suspect(peer)
         self.machine.on_suspect(peer, self)
 
     def _publish(self, content: tuple[Any, ...], told: Callable[[Message], None] | None, future: Completed) -> None:
         self.steps += 1
         message = Message(self._origin, self.published + 1, *content)
-        mark = self._record.mark()
-        self._record.publish(self._host.now_ns, message)
-        self._memory.on_publish(content)
-        self._memory.events += 1
+        mark = self._journal.mark()
+        self._journal.publish(self._host.now_ns, message)
+        self._durable_inputs.on_publish(content)
+        self._durable_inputs.events += 1
         if told is not None:
             told(message)
         self._confirmations.expect(message, future)
         try:
             self.machine.on_publish(message, self)
         except UsageError as error:
-            self._undo(mark, self._memory.events - 1)
+            self._undo(mark, self._durable_inputs.events - 1)
             self._confirmations.refuse(message.id, error)
             return
         self.published += 1
@@ -390,8 +392,8 @@ class NodeHost:
 
     def _subscribe(self, topic: Topic) -> None:
         self.steps += 1
-        self._memory.on_subscribe(topic)
-        mark, events = self._record.mark(), self._memory.events
+        self._durable_inputs.on_subscribe(topic)
+        mark, events = self._journal.mark(), self._durable_inputs.events
         if not self.protocol.notes_membership:
             self.note("subscribe", {"topic": topic})
         try:
@@ -402,43 +404,43 @@ class NodeHost:
 
     def _undo(self, mark: int, events: int) -> None:
         """What was refused never happened."""
-        self._memory.events = events
-        self._record.rewind(mark)
+        self._durable_inputs.events = events
+        self._journal.rewind(mark)
 
     def _unsubscribe(self, topic: Topic) -> None:
         self.steps += 1
-        self._memory.on_unsubscribe(topic)
+        self._durable_inputs.on_unsubscribe(topic)
         self.machine.on_unsubscribe(topic, self)
         if not self.protocol.notes_membership:
             self.note("unsubscribe", {"topic": topic})
 
     def _join(self) -> None:
         self.steps += 1
-        self._memory.on_join()
+        self._durable_inputs.on_join()
         self.machine.on_join(self)
 
     def _leave(self) -> None:
         self.steps += 1
-        self._memory.on_leave()
+        self._durable_inputs.on_leave()
         self.machine.on_leave(self)
 
     def _record_event(self, kind: str, info: Mapping[str, str]) -> None:
-        self._record.event(kind, self._host.now_ns, info)
+        self._journal.event(kind, self._host.now_ns, info)
 
 
 class _InputLedger:
     """The log of a node's inputs, as the host makes it durable at the end of a turn."""
 
-    def __init__(self, memory: DurableInputs, node: NodeHost) -> None:
-        self._memory = memory
+    def __init__(self, inputs: DurableInputs, node: NodeHost) -> None:
+        self._durable_inputs = inputs
         self._node = node
 
     def flush(self) -> None:
-        self._memory.flush()
+        self._durable_inputs.flush()
         self._node.wrote_down()
 
     def close(self) -> None:
-        self._memory.close()
+        self._durable_inputs.close()
 
     def abandon(self) -> None:
         """The files are let go of when the node is closed; a log that has failed writes nothing more."""

@@ -15,7 +15,7 @@ def end_with_standard_input(heard: Callable[[], object] | None = None) -> None:
 
     `heard` is called, in a thread of its own, whenever something comes in.
     """
-    threading.Thread(target=_watch, args=(heard,), name="leash", daemon=True).start()
+    threading.Thread(target=_watch, args=(heard,), name="parent-death", daemon=True).start()
 
 
 def _watch(heard: Callable[[], object] | None) -> None:

@@ -114,10 +114,10 @@ class ProcessLayout:
 
     def __init__(self, scenario: Scenario, info: ProtocolInfo, seed: int) -> None:
         base = build_graph(scenario.overlay, seed)
-        later = joining(scenario.fault) if info.admits else []
-        groups = build_groups(scenario.groups, at_start(base, later), seed)
+        joiners = joining(scenario.fault) if info.admits else []
+        groups = build_groups(scenario.groups, at_start(base, joiners), seed)
         self.options: Any = info.parse_options(scenario.options)
-        self._overlay = Overlay(base, groups, info, self.options, later)
+        self._overlay = Overlay(base, groups, info, self.options, joiners)
         self.graph = graph = self._overlay.graph
         self.people = Population(graph.nodes, graph.servers, graph.clients, groups)
 

@@ -44,9 +44,9 @@ class World:
         """Whether somebody has to know how many packets are on their way."""
         self._options: Any = protocol.parse_options(scenario.options)
         base = build_graph(scenario.overlay, seed)
-        later = joining(scenario.fault) if protocol.admits else []
-        self.groups: Membership = build_groups(scenario.groups, at_start(base, later), seed)
-        self._overlay = Overlay(base, self.groups, protocol, self._options, later)
+        joiners = joining(scenario.fault) if protocol.admits else []
+        self.groups: Membership = build_groups(scenario.groups, at_start(base, joiners), seed)
+        self._overlay = Overlay(base, self.groups, protocol, self._options, joiners)
         self.graph: Graph = self._overlay.graph
         self.members: dict[Topic, set[NodeId]] = defaultdict(set, {t: set(m) for t, m in self.groups.items()})
         self.delivery_watchers: list[Watcher] = []

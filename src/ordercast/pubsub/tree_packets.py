@@ -206,7 +206,7 @@ class AskToLeave(Packet, frozen=True, tag=63):
     """BRK-J4, from any broker, because its operator said so: leave for good (BRK-J3)."""
 
 
-OVERLAY_PACKETS: tuple[type[Packet], ...] = (
+TREE_PACKETS: tuple[type[Packet], ...] = (
     ParentRequest, ParentResponse, RootCheck, RootCheckReply, Bye, RootElection, RootElectionReply, RootAnnounce,
     NewTerm, LeaseAck, TreeView, BrokerDown, BrokerUp, About, Handover, JoinRequest, LeaveRequest, DirectoryWave,
     DirectoryAck, Welcome, Farewell, Recall, Recalled, AskToLeave,
