@@ -16,7 +16,9 @@ from typing import Any
 
 import msgspec
 import pytest
+import typer.main
 
+from ordercast.cli.app import app
 from ordercast.core.state import State, Value
 from ordercast.protocols import CATALOGUE
 from ordercast.scenario.model import Scenario
@@ -198,6 +200,11 @@ def test_the_page_about_scenarios_lists_the_library() -> None:
     page = (ROOT / "docs" / "scenarios.md").read_text()
     listed = set(re.findall(r"^\| `([a-z0-9-]+\.toml)`", page, flags=re.MULTILINE))
     assert listed == {file.name for file in (ROOT / "scenarios").glob("*.toml")}
+
+
+def test_the_front_page_lists_every_command_and_nothing_else() -> None:
+    listed = re.findall(r"`ordercast ([a-z-]+)", (ROOT / "docs" / "index.md").read_text())
+    assert set(listed) == set(typer.main.get_group(app).commands)
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
