@@ -169,11 +169,11 @@ class Lab:
         self.notes: list[tuple[float, str, str, dict[str, str]]] = []
         self.sent: list[tuple[float, str, str, Packet]] = []
         self.listening = False
-        self.directory = {NodeId(node): f"@{node}" for node in parents}
+        self.directory = {NodeId(node): f"{node}:1" for node in parents}
         for node in parents:
             self.add(node)
         for client, edge in (clients or {}).items():
-            self.world.add(client, "client", lambda wires, _, edge=edge: Guest(wires, f"@{edge}"))
+            self.world.add(client, "client", lambda wires, _, edge=edge: Guest(wires, f"{edge}:1"))
         if start:
             self.run(1)
             for node in parents:
@@ -186,17 +186,17 @@ class Lab:
     def add(self, node: str, *, seeds: tuple[str, ...] = ()) -> None:
         def build(wires: Wires, peer: Peer) -> BareBroker:
             parent = self.parents.get(node)
-            known = {NodeId(node): f"@{node}"} if seeds else dict(self.directory)
+            known = {NodeId(node): f"{node}:1"} if seeds else dict(self.directory)
             disk = self.disks.setdefault(node, MemoryBrokerLedger())
             saved = disk.saved() if self.durable else None
             place = BrokerPlace(
-                NodeId(node), f"@{node}", known, None if parent is None else NodeId(parent), peer.life, seeds
+                NodeId(node), f"{node}:1", known, None if parent is None else NodeId(parent), peer.life, seeds
             )
             overlay = Tree(place, self.settings, wires, disk, saved)
             overlay.topics = FakeTopics(self.topics.get(node, ()))
             return BareBroker(overlay)
 
-        self.world.add(node, "broker", build, address=f"@{node}")
+        self.world.add(node, "broker", build, address=f"{node}:1")
 
     @property
     def now_ms(self) -> float:

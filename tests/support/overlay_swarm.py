@@ -137,7 +137,7 @@ def joining_run(seed: int) -> Lab:
     new = [f"b{size + i}" for i in range(draw("joins").randint(1, 3))]
     for node in new:
         random = draw("join", node)
-        seeds = tuple(f"@{seed_node}" for seed_node in random.sample(old, 2))
+        seeds = tuple(f"{seed_node}:1" for seed_node in random.sample(old, 2))
         lab.add(node, seeds=seeds)
         _plan(lab, random.uniform(0, 2000), "start", node)
     leavers = draw("leavers").sample(old, draw("leaves").randint(0, 1))

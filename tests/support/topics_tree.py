@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from ordercast.broker.place import NoBrokerLedger, SavedBroker
+from ordercast.broker.place import NO_LIMIT, BrokerPlace, NoBrokerLedger, SavedBroker
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.messages import Guarantee, Packet
@@ -143,8 +143,10 @@ class Tree:
     topics_type: ClassVar[type[Topics]] = Topics
     """What brokers are made of; a test of a rule replaces it."""
 
-    def __init__(self, parents: dict[str, str], *, seal_key: bytes = b"", **settings: Any) -> None:
-        self.seal_key = seal_key
+    def __init__(
+        self, parents: dict[str, str], *, seal_key: bytes = b"", max_payload_bytes: int = NO_LIMIT, **settings: Any
+    ) -> None:
+        self.place = BrokerPlace(NodeId(""), "", {}, max_payload_bytes=max_payload_bytes, seal_key=seal_key)
         self.now_ns = 0
         self.settings = BrokerSettings(**{"partitions": "excluded", "safe_copies": 1, "order_scope": "key", **settings})
         self.ends: dict[tuple[str, Connection], tuple[str, Connection]] = {}
@@ -171,7 +173,7 @@ class Tree:
         overlay.life = life
         self.dead.discard(name)
         self.brokers[name] = self.topics_type(
-            self.settings, HandWires(self, name), overlay, NoBrokerLedger(), saved, self.seal_key
+            self.settings, HandWires(self, name), overlay, NoBrokerLedger(), saved, self.place
         )
 
     def wires(self, name: str) -> HandWires:

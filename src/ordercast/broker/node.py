@@ -35,7 +35,7 @@ class Broker(ProcessMachine):
         self.wires = wires
         self.ledger = ledger if ledger is not None else NoBrokerLedger()
         self.tree = self.tree_type(place, settings, wires, self.ledger, saved)
-        self.topics = self.topics_type(settings, wires, self.tree, self.ledger, saved, place.seal_key)
+        self.topics = self.topics_type(settings, wires, self.tree, self.ledger, saved, place)
         self.tree.topics = self.topics
         self._of_the_tree = frozenset(self.tree.packets)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ordercast.broker.roster_book import FOR_EVER, parsed
 from ordercast.core.errors import PeerError, UsageError
+from ordercast.core.ids import valid_node
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.pubsub.client_packets import Attach, Entries, Resume, StableReport
 from ordercast.pubsub.filters import check_topic
@@ -48,6 +49,10 @@ from ordercast.pubsub.tree_packets import (
 _MOST = 1 << 53
 """No number of a publication comes near it."""
 _MOST_ATTACHES = 1 << 40
+_LONGEST_NAME = 128
+_LONGEST_ADDRESS = 300
+_NOWHERE = "nowhere:0"
+"""In the place of the address that a broker had that has left."""
 _topic_of = attrgetter("topic")
 
 
@@ -149,20 +154,28 @@ def _opening(packet: OpenTopic | TopicBuffer) -> str:
     return _topic(packet.topic) or _summary(packet.have) or _vector(packet.base)
 
 
+def _broker(node: str, address: str) -> str:
+    """A name that a broker can have, at an address that can be dialled."""
+    host, _, port = address.rpartition(":")
+    dialled = host and host.isprintable() and " " not in host and port.isascii() and port.isdigit() and len(port) < 6
+    proper = valid_node(node) and len(node) <= _LONGEST_NAME and len(address) <= _LONGEST_ADDRESS
+    return "" if proper and dialled and int(port) < 1 << 16 else f"a broker {node[:40]!r} at {address[:40]!r}"
+
+
 def _newcomer(packet: JoinRequest | LeaveRequest) -> str:
-    return "" if packet.node and packet.address else f"a broker {packet.node[:40]!r} at {packet.address[:40]!r}"
+    return _broker(packet.node, packet.address)
 
 
 def _directory(packet: Welcome) -> str:
-    return _first(
-        f"a broker {node[:40]!r} at {address[:40]!r}"
-        for node, address in packet.directory.items()
-        if not node or not address
-    ) or _changes(packet)
+    return _first(_broker(*known) for known in packet.directory.items()) or _changes(packet)
 
 
 def _changes(packet: Welcome | DirectoryWave | RootElection | RootElectionReply) -> str:
-    return _first(f"the change {change}"[:100] for change in packet.changes if not change.node or min(change.stamp) < 0)
+    return _first(
+        f"the change {change}"[:100]
+        for change in packet.changes
+        if _broker(change.node, change.address or _NOWHERE) or min(change.stamp) < 0
+    )
 
 
 def _first(objections: Iterable[str]) -> str:

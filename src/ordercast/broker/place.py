@@ -10,6 +10,8 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
+NO_LIMIT = 1 << 31
+
 
 class BrokerPlace(msgspec.Struct, frozen=True):
     """The configuration of one broker."""
@@ -24,6 +26,8 @@ class BrokerPlace(msgspec.Struct, frozen=True):
     """How often it has started before. Only a broker in its first life, without a parent, begins as root."""
     seeds: tuple[str, ...] = ()
     """Addresses to ask by a broker that is not in the directory of the others yet (a join at run time)."""
+    max_payload_bytes: int = NO_LIMIT
+    """The largest payload that this broker admits."""
     seal_key: bytes = b""
     """Of the seals of this cluster (pubsub/seals.py); without one, clients are believed without proof."""
 

@@ -28,7 +28,16 @@ from ordercast.pubsub.topic_packets import (
     RosterUpdate,
     StableVote,
 )  # fmt: skip
-from ordercast.pubsub.tree_packets import TREE_PACKETS, ParentRequest, ParentResponse
+from ordercast.pubsub.tree_packets import (
+    TREE_PACKETS,
+    Change,
+    DirectoryWave,
+    JoinRequest,
+    LeaveRequest,
+    ParentRequest,
+    ParentResponse,
+    Welcome,
+)
 from tests.support.any_packet import any_packet
 
 T = Topic("t.x")
@@ -144,6 +153,13 @@ def test_whatever_is_in_a_packet_the_broker_goes_on(kinds: tuple[type[Packet], .
         (StableVote(T, TERM, ((Origin("ann"), -1),), None), "epoch -1"),
         (Entries(T, (Publication(Origin("ann"), 1, Topic("other"), b""),)), "a publication on other"),
         (Prepare(T, (Publication(Origin("ann"), 1, T, b"", Guarantee.CAUSAL, ("k",)),)), "no total"),
+        (JoinRequest(NodeId("*"), "nonsense"), r"a broker '\*' at 'nonsense'"),
+        (JoinRequest(NodeId("b 9"), "127.0.0.1:7000"), "a broker 'b 9'"),
+        (JoinRequest(NodeId("b9"), "127.0.0.1:70000"), "at '127.0.0.1:70000'"),
+        (JoinRequest(NodeId("b9" * 100), "127.0.0.1:7000"), "a broker 'b9b9"),
+        (LeaveRequest(NodeId("b9"), ":7000"), "at ':7000'"),
+        (Welcome({NodeId("b9"): "\x1b[2J:1"}, ()), "a broker 'b9'"),
+        (DirectoryWave((Change(NodeId("b#9"), "", (1, 1)),)), "the change"),
         (Attach(-1), "the number -1"),
         (Resume(T, 1, {}, {Origin("ann"): -1}), "number -1 of ann"),
         (Resume(T, 1, {}, {}, (Publication(Origin("ann"), 1, Topic("other"), b""),)), "ann/other#1 in it"),
@@ -154,3 +170,22 @@ def test_whatever_is_in_a_packet_the_broker_goes_on(kinds: tuple[type[Packet], .
 def test_what_makes_no_sense_is_named_with_its_sender(packet: Packet, word: str) -> None:
     with pytest.raises(PeerError, match=f"b7: sent {type(packet).__name__} with .*{word}"):
         check("b7", packet)
+
+
+def test_a_newcomer_cannot_be_entered_under_another_address_than_its_own() -> None:
+    scene = Surrounded(random.Random(8))  # A root that decides.
+    with pytest.raises(PeerError, match=r"b1: listens at .* and asks for a place at 10\.0\.0\.9:7000"):
+        scene.act(scene.broker.on_packets, 1, [JoinRequest(NodeId("b1"), "10.0.0.9:7000")])
+
+
+@pytest.mark.parametrize(
+    ("node", "address", "taken"),
+    [
+        ("b9", "10.0.0.9:7000", True), ("*", "*", False), ("", "10.0.0.9:7000", False), ("b 9", "10.0.0.9:7000", False),
+        ("b9", "10.0.0.9", False), ("b9", "somewhere else:7000", False),
+    ],
+)  # fmt: skip
+def test_nobody_gets_into_the_directory_who_could_not_be_a_broker(node: str, address: str, *, taken: bool) -> None:
+    scene = Surrounded(random.Random(8))  # A root that decides.
+    scene.hear(1, JoinRequest(NodeId(node), address))
+    assert ({*scene.broker.tree.directory} == {"b0", "b1", "b2", "b3", node}) == taken

@@ -58,7 +58,7 @@ def test_a_broker_moves_at_most_once_a_minute() -> None:
 def test_a_newcomer_is_known_to_all_before_it_counts(partitions: str) -> None:
     # BRK-J2
     lab = three(partitions)
-    lab.add("b3", seeds=("@b2",))
+    lab.add("b3", seeds=("b2:1",))
     lab.listening = True
 
     lab.world.start("b3")
@@ -73,8 +73,8 @@ def test_a_newcomer_is_known_to_all_before_it_counts(partitions: str) -> None:
 
 def test_until_it_has_joined_a_newcomer_takes_neither_children_nor_clients_and_never_claims() -> None:
     lab = three()
-    lab.add("b3", seeds=("@b0",))
-    lab.world.add("c", "client", lambda wires, _: Guest(wires, "@b3"))
+    lab.add("b3", seeds=("b0:1",))
+    lab.world.add("c", "client", lambda wires, _: Guest(wires, "b3:1"))
     lab.world.start("b3")
     lab.run(16)
     newcomer = lab.overlay("b3")
@@ -93,7 +93,7 @@ def test_until_it_has_joined_a_newcomer_takes_neither_children_nor_clients_and_n
 
 def test_a_newcomer_is_a_broker_like_any_other() -> None:
     lab = three()
-    lab.add("b3", seeds=("@b0",))
+    lab.add("b3", seeds=("b0:1",))
     lab.world.start("b3")
     lab.settle_members(["b3"], [])
 
@@ -108,7 +108,7 @@ def test_joins_happen_one_at_a_time_and_all_succeed() -> None:
     lab = three()
     new = [f"b{number}" for number in range(3, 9)]
     for node in new:
-        lab.add(node, seeds=("@b0", "@b1"))
+        lab.add(node, seeds=("b0:1", "b1:1"))
         lab.world.start(node)
 
     lab.settle_members(new, [])

@@ -151,7 +151,7 @@ def test_clients_see_the_tree_around_their_edge_change() -> None:
     assert isinstance(guest, Guest)
     first = {entry.node: (entry.hops, entry.kind) for entry in guest.views[-1].neighbours}
     assert first == {"b3": (2, "parent"), "b0": (3, "ancestor"), "b1": (4, "uncle"), "b2": (4, "uncle")}
-    assert dict(guest.views[-1].directory) == {node: f"@{node}" for node in EIGHT}
+    assert dict(guest.views[-1].directory) == {node: f"{node}:1" for node in EIGHT}
 
     lab.world.crash("b3")
     lab.settle()
@@ -215,7 +215,7 @@ def test_repairs_are_recorded_with_rounds_and_parents() -> None:
 @pytest.mark.parametrize("packet", [ParentRequest(1, (), False, (0, "evil")), RootElection(9, (0, "evil"))])  # type: ignore[arg-type]
 def test_a_client_can_never_join_the_overlay(packet: Packet) -> None:
     lab = eight()
-    lab.world.add("evil", "client", lambda wires, _: Guest(wires, "@b0", packet))
+    lab.world.add("evil", "client", lambda wires, _: Guest(wires, "b0:1", packet))
 
     lab.world.start("evil")
     lab.run(500)
@@ -243,7 +243,7 @@ def test_a_client_is_never_refused_for_degree_and_its_end_is_told() -> None:
     # F-DEG-2, BRK-M1, BRK-M8
     lab = eight()
     for name in ("d1", "d2", "d3"):
-        lab.world.add(name, "client", lambda wires, _: Guest(wires, "@b0"))
+        lab.world.add(name, "client", lambda wires, _: Guest(wires, "b0:1"))
         lab.world.start(name)
     lab.run(200)
     assert lab.overlay("b0").residual == -3

@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Rights
-from ordercast.pubsub.client_packets import Entries, Flow, Resume, Sealed, StableReport
+from ordercast.pubsub.client_packets import Entries, Flow, Refused, Resume, Sealed, StableReport
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.seals import SEAL_BYTES, Seals, seal_key
@@ -129,6 +129,18 @@ def test_without_a_secret_a_client_is_believed_but_no_broker_contradicts_itself(
     tree.thaw("b1", "b0")
     tree.run()  # Looks at the invariants after every packet.
     assert bob.of(Entries) or alice.of(Entries)
+
+
+def test_a_payload_above_the_limit_is_refused_by_name_and_the_next_one_is_not() -> None:
+    tree = Tree({"b1": "b0"}, max_payload_bytes=10)
+    alice, bob = tree.member("alice", "b0"), tree.member("bob", "b1")
+    sizes = (10, 11, 10)
+    alice.say(Entries(T, tuple(Publication("alice", i, T, bytes(n), keys=("k",)) for i, n in enumerate(sizes, 1))))
+    tree.run()
+    (refused,) = alice.of(Refused)
+    assert (refused.number, refused.reason) == (2, "its payload has 11 bytes, and max_payload_bytes is 10")
+    assert [len(entry.payload) for entry in bob.history] == [10, 0, 10]
+    assert [entry.is_void for entry in bob.history] == [False, True, False]
 
 
 def test_who_has_no_right_publishes_nothing_under_its_own_name_either() -> None:

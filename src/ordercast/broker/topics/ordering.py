@@ -58,13 +58,14 @@ class Outflow:
 class Ordering(TopicsPart):
     """The rules for one publication after another; batches are the unit of work."""
 
-    constant = (*TopicsPart.constant, "grants", "ledger", "seals", "session_scope")
+    constant = (*TopicsPart.constant, "grants", "ledger", "seals", "max_payload_bytes", "session_scope")
 
     def __init__(self, state: TopicsState, grants: Grants) -> None:
         super().__init__(state)
         self.grants = grants
         self.ledger = state.ledger
         self.seals = state.seals
+        self.max_payload_bytes = state.max_payload_bytes
         self.session_scope = state.settings.order_scope == "session"
 
     # BRK-P1 to BRK-P5
@@ -87,7 +88,7 @@ class Ordering(TopicsPart):
         origin, topic = client.origin, packet.topic
         if origin in node.have.extras or not packet.entries or not client.may_publish(topic):
             return False
-        expected = node.have.low.get(origin, 0)
+        expected, most = node.have.low.get(origin, 0), self.max_payload_bytes
         for entry in packet.entries:
             expected += 1
             guarantee = entry.guarantee
@@ -97,6 +98,7 @@ class Ordering(TopicsPart):
                 or entry.origin != origin
                 or entry.topic != topic
                 or len(entry.keys) != 1
+                or len(entry.payload) > most
             ):
                 return False
         node.have.low[origin] = expected
@@ -139,6 +141,8 @@ class Ordering(TopicsPart):
             return "its keys are missing or repeated"
         if entry.guarantee > _TOTAL:
             return f"the broker tree does not offer the guarantee {entry.guarantee.label}"
+        if len(entry.payload) > self.max_payload_bytes:
+            return f"its payload has {len(entry.payload)} bytes, and max_payload_bytes is {self.max_payload_bytes}"
         if entry.number < 1 or entry.number > following:
             return f"its number is {entry.number}, the next one is {following}"
         return ""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ordercast.broker.packet_checks import check
-from ordercast.broker.place import BrokerLedger, SavedBroker
+from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Fenced, Roster, TreePort
 from ordercast.broker.topics.absence import Absence
 from ordercast.broker.topics.adoption import Adoption
@@ -68,9 +68,9 @@ class Topics(TopicsState):
         tree: TreePort,
         ledger: BrokerLedger,
         saved: SavedBroker | None = None,
-        seal_key: bytes = b"",
+        place: BrokerPlace | None = None,
     ) -> None:
-        super().__init__(settings, wires, tree, ledger, saved, seal_key)
+        super().__init__(settings, wires, tree, ledger, saved, place)
         self.last_parent: Connection | None = None
         self.grants = self.grants_type(self)
         self.ordering = self.ordering_type(self, self.grants)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ordercast.broker.place import BrokerLedger, SavedBroker
+from ordercast.broker.place import NO_LIMIT, BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Term, TreePort
 from ordercast.broker.roster_book import RosterBook
 from ordercast.broker.topics.clients import AttachedClient
@@ -20,18 +20,19 @@ from ordercast.pubsub.settings import BrokerSettings
 class TopicsState(State):
     """The parts read all of it; topics come and go by `Channels` alone, memberships are learned by `RosterNews`."""
 
-    constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger", "seals")
+    constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger", "seals", "max_payload_bytes")
     derived: ClassVar[tuple[str, ...]] = ("weights", "weight")
 
     def __init__(
         self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: BrokerLedger, saved: SavedBroker | None,
-        seal_key: bytes,
+        place: BrokerPlace | None,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.wires = wires
         self.tree = tree
         self.ledger = ledger
-        self.seals = Seals(seal_key)
+        self.seals = Seals(place.seal_key if place else b"")
+        self.max_payload_bytes = place.max_payload_bytes if place else NO_LIMIT
         self.nodes: dict[Topic, TopicNode] = {}
         self.clients: dict[Connection, AttachedClient] = {}
         self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)

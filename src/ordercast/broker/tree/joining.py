@@ -13,6 +13,7 @@ from ordercast.broker.tree.events import TreeEvents
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
 from ordercast.broker.tree.tree_state import NOBODY, TreePart, TreeState
+from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.tree_packets import (
@@ -161,8 +162,11 @@ class BrokerJoining(TreePart):
             self.wires.send(self.state.parent, JoinRequest(self.state.node, self.state.place.address))
 
     def passed_on(self, line: Connection, packet: JoinRequest | LeaveRequest) -> None:
-        if line not in self.state.children:
+        if line not in self.state.children or packet.node == self.state.node:
             return
+        sender = self.neighbours.peers[line]
+        if packet.node == sender.name and packet.address != sender.address:
+            raise PeerError(sender.name, f"listens at {sender.address} and asks for a place at {packet.address}")
         if self.state.is_root:
             self._addresses[packet.node] = packet.address
             self.asked(packet.node, packet.address if isinstance(packet, JoinRequest) else "")

@@ -211,7 +211,7 @@ class BrokerProcess:
             Peer(BROKER, me), directory, launch.cluster.credentials(), last=last, has_parent=bool(parent or seeds)
         )
         return BrokerPlace(
-            me, address, directory, parent, life, seeds,
+            me, address, directory, parent, life, seeds, launch.cluster.limits.max_payload_bytes,
             seal_key(launch.cluster.peer_token, launch.cluster.cluster),
         )  # fmt: skip
 
