@@ -11,7 +11,7 @@ import enum
 from collections import deque
 from collections.abc import Hashable, Iterator
 from types import FunctionType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -33,27 +33,31 @@ class State:
     def copy(self) -> Self:
         """An independent copy: changing one never shows in the other."""
         clone = object.__new__(type(self))
+        theirs = clone.__dict__ = vars(self).copy()
         name = ""
         try:
-            for name, value in vars(self).items():
-                clone.__dict__[name] = value if name in self.constant else duplicate(value)
+            for name in _layouts[type(self), tuple(theirs)].changing:
+                value = theirs[name]
+                if type(value) not in _free:
+                    theirs[name] = duplicate(value)
         except _NotPlainError as error:
             raise _refusal(self, name, error) from None
         return clone
 
     def frozen(self) -> Hashable:
         """The changing part as a hashable value, equal for equal states whatever order things were inserted in."""
-        constant, derived, ordered = self.constant, self.derived, self.ordered
+        own = vars(self)
         parts: list[tuple[str, Hashable]] = []
         name = ""
         try:
-            for name, value in sorted(vars(self).items()):
-                if name in constant or name in derived:
-                    continue
-                if name in ordered:
+            for name, ordered in _layouts[type(self), tuple(own)].compared:
+                value = own[name]
+                if type(value) in _free:
+                    parts.append((name, value))
+                elif ordered:
                     parts.append((name, tuple((key, freeze(item)) for key, item in value.items())))
                 else:
-                    parts.append((name, value if type(value) in _free else freeze(value)))
+                    parts.append((name, freeze(value)))
         except _NotPlainError as error:
             raise _refusal(self, name, error) from None
         return tuple(parts)
@@ -102,6 +106,29 @@ class State:
 
     def __hash__(self) -> int:
         return hash(self.frozen())
+
+
+class _Layout(NamedTuple):
+    """What is done with the attributes of a kind of state."""
+
+    changing: tuple[str, ...]
+    """Those that a copy needs for itself."""
+    compared: tuple[tuple[str, bool], ...]
+    """Those that two equal states have equal, sorted, each with whether the order of its items counts."""
+
+
+class _Layouts(dict[tuple[type[State], tuple[str, ...]], _Layout]):
+    """By class and the names of the attributes that an object has. Worked out once."""
+
+    def __missing__(self, key: tuple[type[State], tuple[str, ...]]) -> _Layout:
+        kind, names = key
+        changing = tuple(name for name in names if name not in kind.constant)
+        compared = tuple((name, name in kind.ordered) for name in sorted(changing) if name not in kind.derived)
+        self[key] = layout = _Layout(changing, compared)
+        return layout
+
+
+_layouts = _Layouts()
 
 
 class Value:
