@@ -377,3 +377,21 @@ def test_every_rule_that_brokers_and_clients_cite_is_on_their_page_and_says_what
             assert not re.search(r'"""(BRK-[A-Z0-9.]+|, | to | and )+\."""', text), (
                 f"{file}: a rule alone is no docstring"
             )
+
+
+def _never_run(tree: ast.Module) -> list[str]:
+    """Tests with a function inside that nothing in them calls or passes on."""
+    return [
+        f"{test.name}: {inner.name}"
+        for test in ast.walk(tree)
+        if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
+        for inner in test.body
+        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+        and inner.name not in {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    ]
+
+
+def test_every_test_runs_what_it_says() -> None:
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    assert [f"{file.name}: {name}" for file in files for name in _never_run(ast.parse(file.read_text()))] == []
+    assert _never_run(ast.parse("def test_a():\n    async def main(): ...\n")) == ["test_a: main"]

@@ -110,6 +110,8 @@ def test_a_session_that_the_overlay_gave_up_is_followed_by_a_new_one(tmp_path: P
             assert again.unanswered == ()
         await host.stop()
 
+    run_async(main)
+
 
 @pytest.mark.parametrize("subscription", ["t", "t.>"])
 def test_subscribing_in_a_session_that_was_given_up_says_so_at_once(tmp_path: Path, subscription: str) -> None:

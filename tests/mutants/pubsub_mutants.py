@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+from weakref import WeakKeyDictionary
 
 from ordercast.broker.node import Broker
 from ordercast.broker.topics.authority import Authority
@@ -20,9 +22,10 @@ from ordercast.broker.tree.tree import Tree
 from ordercast.client.joining import TopicJoining
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import Membership
+from ordercast.client.ports import ClientApp
 from ordercast.core.ids import NodeId
-from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import Entries, Live, TopicState
+from ordercast.core.process import Connection, Wires
+from ordercast.pubsub.client_packets import Denied, Entries, Live, TopicState
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
 from ordercast.pubsub.tree_packets import ParentRequest, RootElection
@@ -67,6 +70,42 @@ class NoOutbox(ClientMachine):
 
     def make_joining(self) -> TopicJoining:
         return _NoOutbox(self.session, self.stability)
+
+
+class PublishesAgain(ClientMachine):
+    """BRK-C9: a new session publishes what the last one, which was given up, was never told to be safe."""
+
+    unanswered: ClassVar[WeakKeyDictionary[ClientApp, list[Publication]]] = WeakKeyDictionary()
+
+    def on_start(self) -> None:
+        super().on_start()
+        for entry in self.unanswered.pop(self.app, []):
+            self.publish(entry.topic, entry.payload, entry.keys, entry.guarantee)
+
+    def _denied(self, packet: Denied) -> None:
+        super()._denied(packet)
+        if self.ended:
+            members = self.session.memberships()
+            self.unanswered[self.app] = [entry for membership in members for entry in membership.unanswered()]
+
+
+class _NoRow:
+    """Wires of a process that does not say that it was given up."""
+
+    def __init__(self, wires: Wires) -> None:
+        self._wires = wires
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wires, name)
+
+    def note(self, kind: str, info: Mapping[str, str]) -> None:
+        if not (kind == "leave" and "lost" in info):
+            self._wires.note(kind, info)
+
+
+def silently_fenced(name: str, session: int, addresses: tuple[str, ...], wires: Wires, *rest: Any) -> ClientMachine:
+    """BRK-C9: the trace does not tell that a session was given up, so it reads as if it were still there."""
+    return ClientMachine(name, session, addresses, cast("Wires", _NoRow(wires)), *rest)
 
 
 # --- topics ---
@@ -213,6 +252,8 @@ class OwnLease(Lease):
 MUTANTS: dict[str, Parts] = {
     "A1-history": Parts(client=NoHistory),
     "C6-outbox": Parts(client=NoOutbox),
+    "C9-again": Parts(client=PublishesAgain),
+    "C9-row": Parts(client=silently_fenced),
     "A2-confirmation": _with_topics(members_type=NoConfirmation),
     "A3-all-members": _with_topics(ordering_type=CommitsForThePresent),
     "A4-root-check": _with_tree(parenting_type=NoRootCheck),

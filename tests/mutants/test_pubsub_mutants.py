@@ -14,7 +14,10 @@ OTHERS = 60
 CAUGHT = [
     ("A1-history", 0, "slow-detection", "have not the same"),
     ("C6-outbox", 0, "one-key", "in the outbox"),
+    ("C9-again", 2, "fenced", "which nobody published"),
+    ("C9-row", 0, "fenced", "agreement"),
     ("A2-confirmation", 0, "one-key", "agreement"),
+    ("A2-confirmation", 2, "fenced", "missed by"),
     ("A3-all-members", 7, "one-key", "total"),
     ("A4-root-check", 2, "client-crash", "in a cycle"),
     ("A5-set-difference", 2, "client-crash", "not at rest"),

@@ -103,6 +103,9 @@ class Draft:
                 crash |= {"recover_ms": at + self.dice.between(1, 4000), "state": state}
             self.faults.append(crash)
 
+    def everybody_but(self, *names: str) -> list[str]:
+        return [name for name in (*self.brokers, *self.clients) if name not in names]
+
     def late_clients(self, count: int) -> None:
         for i in range(count):
             name = f"late{i}"
@@ -341,6 +344,35 @@ def absent_through_elections(draft: Draft) -> None:
 
 
 @family
+def fenced(draft: Draft) -> None:
+    """Clients, some of which follow filters, are away for longer than anybody waits, with much in their outboxes.
+
+    One keeps its state and is told on its return that its session is over, one is only cut off and goes on publishing.
+    Most then go on with a new session, which answers for nothing that the old one published.
+    """
+    dice = draft.dice
+    _primary(draft)
+    draft.duration = 14_000.0
+    draft.latency["high_ms"] = min(draft.latency["high_ms"], 30)
+    draft.options |= {"lease_ms": 1000, "member_timeout_ms": 2000}
+    for name in dice.sample([name for name in draft.clients if name != "c0"], 1 + dice.below(2)):
+        client = draft.clients[name]
+        if dice.chance(0.5):
+            draft.clients[name] = {"edge": client["edge"], "filters": [">"], "publishes": client["topics"]}
+        gone = draft.begin + dice.between(0, 3000)
+        back = gone + dice.between(3500, 6000)
+        if dice.chance(0.5):
+            away: Raw = {"kind": "crash", "node": name, "recover_ms": back, "state": "kept"}
+        else:
+            away = {"kind": "partition", "sides": [[name], draft.everybody_but(name)], "until_ms": back}
+        draft.faults.append({**away, "at_ms": gone})
+        ended = back + dice.between(2500, 3500)
+        if dice.chance(0.7):
+            again = {"kind": "crash", "node": name, "at_ms": ended, "recover_ms": ended + dice.between(1, 100)}
+            draft.faults.append({**again, "state": "lost"})
+
+
+@family
 def primary_cuts(draft: Draft) -> None:
     _primary(draft)
     everybody = [*draft.brokers, *draft.clients]
@@ -365,8 +397,7 @@ def primary_partitions(draft: Draft) -> None:
     for _ in range(1 + draft.dice.below(2)):
         everybody = [*draft.brokers, *draft.clients]
         side = draft.dice.sample(everybody, 1 + draft.dice.below(len(everybody) - 1))
-        rest = [name for name in everybody if name not in side]
-        draft.lasting("partition", 9000, sides=[side, rest])
+        draft.lasting("partition", 9000, sides=[side, draft.everybody_but(*side)])
 
 
 @family

@@ -25,6 +25,14 @@ def test_every_guarantee_holds_and_the_system_comes_to_rest(family: str) -> None
         assert not problems, f"{again}\n{problems}"
 
 
+def test_clients_that_are_away_for_too_long_lose_their_sessions_with_full_outboxes() -> None:
+    findings = [finding for seed in range(6) if not isinstance(finding := try_seed(seed, "fenced"), str)]
+    lost = [row for finding in findings for row in finding.rows if "leave" in row and "lost" in str(row)]
+    outboxes = [client.disk.unanswered for finding in findings for client in finding.world.clients.values()]
+    assert len(lost) >= 6
+    assert sum(map(len, outboxes)) >= 6
+
+
 def test_the_same_seed_gives_the_same_trace_under_every_hash_seed() -> None:
     script = (
         "from tests.properties.pubsub_swarm import swarm_scenario\n"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ordercast.broker.node import Broker
 from ordercast.core.ids import NodeId, Topic
 from ordercast.pubsub.filters import matches
-from ordercast.scenario.model import Scenario
+from ordercast.scenario.model import Partition, Scenario
 from ordercast.sim.catalogue import BROKER
 from ordercast.sim.connections import Life
 from ordercast.sim.pubsub.client import SimClient
@@ -286,8 +286,11 @@ def _complaints(verdict: Verdict, *, drained: bool) -> list[str]:
 
 
 def _fenced(world: PubsubWorld) -> list[str]:
-    """A client that never crashed must not lose its session in these runs."""
+    """A client that never crashed, and was not cut off for longer than anybody waits, must not lose its session."""
     crashed = {getattr(fault, "node", "") for fault in world.scenario.fault}
+    for fault in world.scenario.fault:
+        if isinstance(fault, Partition) and fault.until_ms - fault.at_ms > world.settings.member_timeout_ms:
+            crashed.update(*fault.sides)
     return [
         f"{name} lost its session: {client.lost_session}"
         for name, client in world.clients.items()

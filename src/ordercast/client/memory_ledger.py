@@ -42,6 +42,8 @@ class MemoryClientLedger:
         self._attach_no = 0
         self._watched: tuple[str, ...] = ()
         self._topics: dict[Topic, _Topic] = {}
+        self.unanswered: list[Publication] = []
+        """What a session that was given up was never told to be safe."""
 
     def saved(self) -> SavedClient:
         """A copy: nothing that is written later shows in it."""
