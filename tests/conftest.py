@@ -1,7 +1,8 @@
-"""What all tests share: one Spark session, because starting it costs more than most tests."""
+"""What all tests share: one Spark session, because starting it costs more than most tests, and the runtime's log."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+    from tests.support.wires import LogLines
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +23,17 @@ def spark() -> Iterator[SparkSession]:
     started = session("local[2]", quick=True, memory="1g", conf={"spark.sql.shuffle.partitions": "2"})
     yield started
     started.stop()
+
+
+@pytest.fixture
+def log() -> Iterator[LogLines]:
+    """What the TCP runtime logs during the test."""
+    from tests.support.wires import LogLines
+
+    lines = LogLines()
+    logger = logging.getLogger("ordercast.net")
+    logger.addHandler(lines)
+    logger.setLevel(logging.DEBUG)
+    yield lines
+    logger.removeHandler(lines)
+    logger.setLevel(logging.NOTSET)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,20 +28,10 @@ from ordercast.net.wire.frames import (
 from ordercast.protocols import lookup
 from ordercast.protocols.flood.flood import Data
 from tests.support.loop import run_async, until
-from tests.support.net import HASTY, TOKEN, Inbox, LogLines, RawPeer, build_host, closing, connected
+from tests.support.net import HASTY, TOKEN, Inbox, NodeStranger, build_host, closing, connected
+from tests.support.wires import LogLines
 
 ENOUGH = 50
-
-
-@pytest.fixture
-def log() -> Iterator[LogLines]:
-    lines = LogLines()
-    logger = logging.getLogger("ordercast.net")
-    logger.addHandler(lines)
-    logger.setLevel(logging.DEBUG)
-    yield lines
-    logger.removeHandler(lines)
-    logger.setLevel(logging.NOTSET)
 
 
 def clogged(host: NodeHost, peer: str) -> bool:
@@ -58,20 +47,20 @@ class Stage:
         self.ann = ann
         self.address = address
         self.inbox = Inbox(bob)
-        self._peers: list[RawPeer] = []
+        self._peers: list[NodeStranger] = []
 
-    async def peer(self) -> RawPeer:
-        self._peers.append(await RawPeer.connect(self.address))
+    async def peer(self) -> NodeStranger:
+        self._peers.append(await NodeStranger.connect(self.address))
         return self._peers[-1]
 
     async def dismiss(self) -> None:
         for peer in self._peers:
             await peer.close()
 
-    async def cho(self, *, life: int = 0) -> RawPeer:
+    async def cho(self, *, life: int = 0) -> NodeStranger:
         """Cho, properly introduced to ann."""
         peer = await self.peer()
-        await peer.introduce("cho", "ann", life=life)
+        await peer.resume("cho", "ann", life=life)
         return peer
 
     async def serves_others(self) -> None:
@@ -142,8 +131,8 @@ def test_a_stranger_that_says_nothing_is_closed_in_time(log: LogLines) -> None:
     assert "did not introduce itself in time" in log.reasons()
 
 
-async def introduced(peer: RawPeer, who: dict[str, Any]) -> None:
-    await peer.introduce(**who)
+async def introduced(peer: NodeStranger, who: dict[str, Any]) -> None:
+    await peer.resume(**who)
     await peer.packet()
 
 
@@ -175,7 +164,7 @@ def test_a_former_life_is_refused_once_a_later_one_was_here(log: LogLines) -> No
         await until(lambda: connected(here.ann, "cho"))
         former = await here.peer()
         with pytest.raises(PeerError, match="life 3 was here already"):
-            await former.introduce("cho", "ann", life=2)
+            await former.resume("cho", "ann", life=2)
         assert connected(here.ann, "cho")
         await former.close()
         await later.close()
@@ -228,7 +217,7 @@ def test_packets_ahead_of_a_broken_one_count_and_are_not_asked_for_again() -> No
         await cho.end()
         await cho.close()
         again = await here.peer()
-        assert (await again.introduce("cho", "ann")).received == 1
+        assert (await again.resume("cho", "ann")).received == 1
         await again.close()
 
     play(scene)
@@ -243,7 +232,7 @@ def test_a_truncated_frame_is_sent_again_on_the_next_connection_and_counts_once(
         await cho.end()
         await cho.close()
         again = await here.peer()
-        assert (await again.introduce("cho", "ann")).received == 0
+        assert (await again.resume("cho", "ann")).received == 0
         again.send(whole)
         await until(lambda: b"from cho" in here.inbox.payloads)
         await again.close()
@@ -259,7 +248,7 @@ def test_a_neighbour_that_breaks_the_protocol_is_shut_out_until_it_begins_a_new_
         await cho.close()
         again = await here.peer()
         with pytest.raises(PeerError, match="broke the protocol"):
-            await again.introduce("cho", "ann")
+            await again.resume("cho", "ann")
         await again.close()
         new = await here.cho(life=1)
         await until(lambda: connected(here.ann, "cho"))
@@ -273,7 +262,7 @@ def test_a_neighbour_that_never_reads_is_suspected_and_stops_nobody(beats: bool,
     """Publishers wait for it only until it is suspected, however full its buffer is."""
     small = msgspec.structs.replace(HASTY, high_water_bytes=1 << 15)
 
-    async def heartbeat(peer: RawPeer) -> None:
+    async def heartbeat(peer: NodeStranger) -> None:
         while True:
             peer.send(HEARTBEAT_FRAME)
             await asyncio.sleep(HASTY.heartbeat_ms / 1000)
@@ -379,7 +368,7 @@ def test_the_token_never_travels() -> None:
         spoken = bytearray()
         write = peer.writer.write
         peer.writer.write = lambda data: (spoken.extend(data), write(data))[1]  # type: ignore[method-assign]
-        welcome = await peer.introduce("cho", "ann")
+        welcome = await peer.resume("cho", "ann")
         assert TOKEN not in spoken
         assert TOKEN not in msgspec.msgpack.encode(welcome)
         await peer.close()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,22 +13,10 @@ from ordercast.core.process import Connection, Rights
 from ordercast.net.wire.credentials import Credentials, User
 from ordercast.net.wire.frames import OVERHEAD_BYTES
 from tests.support.loop import run_async, until
-from tests.support.net import LogLines
-from tests.support.wires import HASTY, Process, Say, Stranger, running
+from tests.support.wires import HASTY, LogLines, Process, Say, Stranger, running
 
 LOCKED = Credentials(cluster="test", peer_token="of brokers", client_token="of clients")
 CLIENT = Credentials(client_token="of clients")
-
-
-@pytest.fixture
-def log() -> Iterator[LogLines]:
-    lines = LogLines()
-    logger = logging.getLogger("ordercast.net")
-    logger.addHandler(lines)
-    logger.setLevel(logging.DEBUG)
-    yield lines
-    logger.removeHandler(lines)
-    logger.setLevel(logging.NOTSET)
 
 
 async def _goes_on(b1: Process, friend: Process, connection: Connection) -> None:

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
 from ordercast.core.messages import Message, Packet
-from ordercast.core.process import Peer
 from ordercast.core.wire import Codec
 from ordercast.net.nodes.channel import NEVER_MET, ChannelAck, ChannelResume
 from ordercast.net.nodes.node import NodeHost, NodePlace
 from ordercast.net.nodes.settings import NodeSettings
-from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import NODE
-from ordercast.net.wire.frames import (
-    GOODBYE,
-    OVERHEAD_BYTES,
-    PACKET,
-    FrameReader,
-    GreetingReader,
-    greeting_frame,
-    packet_frame,
-)  # fmt: skip
+from ordercast.net.wire.frames import GOODBYE, OVERHEAD_BYTES, PACKET, FrameReader, packet_frame
 from ordercast.protocols import lookup
 from ordercast.trace.journal import Journal
+from tests.support.wires import Stranger
 
 CLUSTER = "test"
 _CHANNEL = Codec((ChannelResume, ChannelAck))
@@ -86,38 +76,17 @@ def connected(host: NodeHost, peer: str) -> bool:
     return host.neighbours.channels[NodeId(peer)].connected
 
 
-class RawPeer:
-    """The other end of a connection to a node, driven byte by byte."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    @classmethod
-    async def connect(cls, address: tuple[str, int]) -> RawPeer:
-        return cls(*await asyncio.open_connection(*address))
-
-    async def greeting(self) -> handshake.Greeting:
-        reader = GreetingReader("node")
-        while True:
-            body = reader.feed(await self.reader.readexactly(1))
-            if body is not None:
-                return handshake.decode(body, "node")
+class NodeStranger(Stranger):
+    """The other end of a connection to a node; once it has introduced itself, the channel is resumed."""
 
     async def greet(self, me: str, to: str, *, life: int = 0, token: bytes = TOKEN, cluster: str = CLUSTER) -> None:
         """A correct handshake, as far as the arguments are."""
-        known = NodePlace(cluster, token).credentials()
-        who = Peer(NODE, me, life)
-        said = handshake.present(who, known, await self.greeting(), "node", to)
-        self.writer.write(greeting_frame(handshake.encode(said)))
-        handshake.accepted(who, known, await self.greeting(), said, "node")
+        await self.introduce(me, kind=NODE, credentials=NodePlace(cluster, token).credentials(), life=life, to=to)
 
-    async def introduce(
-        self, me: str, to: str, *, life: int = 0, received: int = 0, token: bytes = TOKEN, cluster: str = CLUSTER
-    ) -> ChannelResume:
+    async def resume(self, me: str, to: str, *, life: int = 0, received: int = 0, **known: Any) -> ChannelResume:
         """A correct handshake and a channel that is resumed, as far as the arguments are; what the node resumes."""
-        await self.greet(me, to, life=life, token=token, cluster=cluster)
-        self.say(ChannelResume(life, NEVER_MET if not received else 0, received))
+        await self.greet(me, to, life=life, **known)
+        self.send(packet_frame(_CHANNEL.encode(ChannelResume(life, NEVER_MET if not received else 0, received))))
         resumed = await self.packet()
         assert isinstance(resumed, ChannelResume)
         return resumed
@@ -131,35 +100,3 @@ class RawPeer:
                     raise PeerError("node", frame[OVERHEAD_BYTES:].decode())
                 if kind == PACKET:
                     return _CHANNEL.decode(frame[OVERHEAD_BYTES:], "node")
-
-    def say(self, packet: Packet) -> None:
-        self.send(packet_frame(_CHANNEL.encode(packet)))
-
-    def send(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def end(self) -> bytes:
-        """All that the node still says before it closes."""
-        try:
-            return await self.reader.read()
-        except ConnectionResetError:
-            return b""
-
-    async def close(self) -> None:
-        self.writer.transport.abort()
-        with suppress(ConnectionError):
-            await self.writer.wait_closed()
-
-
-class LogLines(logging.Handler):
-    """The events that the runtime logged, as (event, facts)."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.lines: list[tuple[str, dict[str, object]]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append((record.getMessage(), getattr(record, "facts", {})))
-
-    def reasons(self, event: str = "closed") -> list[str]:
-        return [str(facts.get("reason", "")) for name, facts in self.lines if name == event]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
@@ -113,8 +114,8 @@ class Stranger:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, address: str, *, limit: int = 1 << 16) -> Stranger:
-        host, port = split_address(address)
+    async def connect(cls, address: str | tuple[str, int], *, limit: int = 1 << 16) -> Self:
+        host, port = split_address(address) if isinstance(address, str) else address
         return cls(*await asyncio.open_connection(host, port, limit=limit))
 
     async def greeting(self) -> handshake.Greeting:
@@ -125,11 +126,12 @@ class Stranger:
                 return handshake.decode(body, "process")
 
     async def introduce(
-        self, name: str = "mallory", *, kind: str = "client", credentials: Credentials = OPEN, life: int = 0
-    ) -> Peer:
+        self, name: str = "mallory", *, kind: str = "client", credentials: Credentials = OPEN, life: int = 0,
+        to: str = "",
+    ) -> Peer:  # fmt: skip
         """A correct handshake, as far as the arguments are; a PeerError if the process refuses."""
         me = Peer(kind, name, life)
-        said = handshake.present(me, credentials, await self.greeting(), "process")
+        said = handshake.present(me, credentials, await self.greeting(), "process", to)
         self.writer.write(greeting_frame(handshake.encode(said)))
         return handshake.accepted(me, credentials, await self.greeting(), said, "process")
 
@@ -150,3 +152,17 @@ class Stranger:
         self.writer.transport.abort()
         with suppress(ConnectionError):
             await self.writer.wait_closed()
+
+
+class LogLines(logging.Handler):
+    """The events that the runtime logged, as (event, facts)."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[tuple[str, dict[str, object]]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.getMessage(), getattr(record, "facts", {})))
+
+    def reasons(self, event: str = "closed") -> list[str]:
+        return [str(facts.get("reason", "")) for name, facts in self.lines if name == event]
