@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.process import Connection, Rights
+from ordercast.net.wire.connection import ConnectionEnd, WireConnection
 from ordercast.net.wire.credentials import Credentials, User
 from ordercast.net.wire.frames import OVERHEAD_BYTES
+from ordercast.net.wire.settings import WireSettings
+from ordercast.net.wire.strangers import Strangers
 from tests.support.loop import run_async, until
 from tests.support.wires import HASTY, LogLines, Process, Say, Stranger, running
 
@@ -175,28 +179,71 @@ def test_a_slow_reader_that_gets_on_is_not_closed() -> None:
     run_async(main)
 
 
-def test_too_many_strangers_are_turned_away_and_friends_are_not(log: LogLines) -> None:
+def test_strangers_that_say_nothing_lock_nobody_out_and_are_complained_of_once(log: LogLines) -> None:
     async def main() -> None:
-        import msgspec
-
-        b1 = Process("b1", settings=msgspec.structs.replace(HASTY, strangers=3))
+        b1 = Process("b1", settings=msgspec.structs.replace(HASTY, strangers=6, handshake_ms=5000))
         friend = Process("friend", kind="client")
         async with running(b1, friend):
             connection = friend.dial(b1)
             await until(lambda: b1.scribe.names() == ["friend"])
-            crowd = [await Stranger.connect(b1.address) for _ in range(5)]
-            await until(lambda: b1.host.counters["closed_strangers"] == 2)
-            assert log.reasons().count("too many connections") == 2
-            await _goes_on(b1, friend, connection)
-            for peer in crowd:
-                await peer.close()
-            await until(lambda: b1.host.counters["closed_strangers"] + b1.host.counters["closed_lost"] >= 5)
+            crowd = [await Stranger.connect(b1.address) for _ in range(50)]
             late = await Stranger.connect(b1.address)
             await late.introduce()
             await until(lambda: b1.scribe.names() == ["friend", "mallory"])
-            await late.close()
+            assert b1.host.counters["closed_strangers"] == 48, "half of all places are for this machine"
+            assert log.reasons() == ["too many connections that do not introduce themselves (strangers_per_address)"]
+            await _goes_on(b1, friend, connection)
+            for peer in (*crowd, late):
+                await peer.close()
 
     run_async(main)
+
+
+class Guest:
+    """A connection, as far as it is a stranger."""
+
+    def __init__(self, host: str, *, has_spoken: bool = False) -> None:
+        self.host = host
+        self.has_spoken = has_spoken
+        self.end: ConnectionEnd | None = None
+        self.strangers: Strangers
+
+    def refuse(self, end: ConnectionEnd) -> None:
+        self.end = end
+        self.strangers.went(cast("WireConnection", self))
+
+
+def _arrive(strangers: Strangers, *guests: Guest) -> list[Guest]:
+    for guest in guests:
+        guest.strangers = strangers
+        strangers.came(cast("WireConnection", guest))
+    return [guest for guest in guests if guest.end is not None]
+
+
+def test_an_address_that_sends_too_many_loses_its_own_silent_ones() -> None:
+    strangers = Strangers(WireSettings(strangers=10, strangers_per_address=3))
+    other, speaker = Guest("192.0.2.1"), Guest("192.0.2.9", has_spoken=True)
+    crowd = [Guest("192.0.2.9") for _ in range(5)]
+    assert _arrive(strangers, other, speaker, *crowd) == crowd[:3]
+    assert other.end is None
+    assert crowd[0].end is not None
+    assert crowd[0].end.reason.endswith("(strangers_per_address)")
+
+
+def test_when_all_places_are_taken_the_address_with_the_most_makes_room() -> None:
+    strangers = Strangers(WireSettings(strangers=4, strangers_per_address=3))
+    crowd = [Guest("192.0.2.9") for _ in range(3)]
+    assert _arrive(strangers, Guest("192.0.2.1"), *crowd, Guest("192.0.2.2")) == crowd[:1]
+    assert _arrive(strangers, Guest("192.0.2.3")) == []
+    assert [guest.end is not None for guest in crowd] == [True, True, False]
+
+
+def test_complaints_about_an_address_are_counted_between_two_lines() -> None:
+    strangers = Strangers(WireSettings())
+    second = 1_000_000_000
+    assert [strangers.complaints("192.0.2.9", second + i) for i in range(3)] == [1, 0, 0]
+    assert strangers.complaints("192.0.2.1", 2 * second) == 1
+    assert strangers.complaints("192.0.2.9", 7 * second) == 3
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from ordercast.net.wire.connection import ConnectionEnd, WireConnection
 from ordercast.net.wire.credentials import Credentials, split_address
 from ordercast.net.wire.frames import packet_frame, packet_frames
 from ordercast.net.wire.settings import WireSettings, ns, seconds
+from ordercast.net.wire.strangers import Strangers
 
 LOG = logging.getLogger("ordercast.net")
 
@@ -83,7 +84,7 @@ class ProcessHost:
         self._ledger = ledger
         self._loop = asyncio.get_running_loop()
         self._all: set[WireConnection] = set()
-        self._strangers = 0
+        self._strangers = Strangers(settings)
         self._dials: set[asyncio.Task[None]] = set()
         self._numbers = 0
         self._frames: dict[int, tuple[Packet, bytes]] = {}
@@ -298,12 +299,14 @@ class ProcessHost:
         self._all.add(connection)
         if connection.address:
             return True
-        self._strangers += 1
-        return self._strangers <= self.settings.strangers and len(self._all) <= self.settings.connections
+        if len(self._all) > self.settings.connections:
+            return False
+        self._strangers.came(connection)
+        return True
 
     def greeted(self, connection: WireConnection, peer: Peer) -> None:
         if not connection.address:
-            self._strangers -= 1
+            self._strangers.went(connection)
             self.connections[connection.number] = connection
         self.counters["connections_opened"] += 1
         self._log(logging.INFO, "connected", connection, kind=peer.kind, life=peer.life)
@@ -329,13 +332,20 @@ class ProcessHost:
 
     def ended(self, connection: WireConnection, end: ConnectionEnd) -> None:
         self._all.discard(connection)
-        if not connection.address and connection.peer is None:
-            self._strangers -= 1
+        self._strangers.went(connection)
         self.counters[f"closed_{end.why}"] += 1
-        level = logging.WARNING if end.complaint else logging.INFO
-        self._log(level, "closed", connection, why=end.why, reason=end.reason)
+        self._log_end(connection, end)
         if self.connections.pop(connection.number, None) is not None and not self._closing:
             self.input(self._tell_closed, connection.number, end)
+
+    def _log_end(self, connection: WireConnection, end: ConnectionEnd) -> None:
+        """Whoever never introduced itself is complained of in one line for all of its address, now and then."""
+        facts: dict[str, object] = {"why": end.why, "reason": end.reason}
+        if end.complaint and connection.peer is None and connection.host:
+            facts["times"] = times = self._strangers.complaints(connection.host, time.monotonic_ns())
+            if not times:
+                return
+        self._log(logging.WARNING if end.complaint else logging.INFO, "closed", connection, **facts)
 
     def _tell_closed(self, connection: Connection, end: ConnectionEnd) -> None:
         self.machine.on_closed(connection, gone=end.gone, reason=end.reason)

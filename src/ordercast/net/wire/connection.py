@@ -98,6 +98,9 @@ class WireConnection(asyncio.Protocol):
         self.to = to
         self.name = address or "unknown peer"
         """The peer's name once it is known, its address before."""
+        self.host = ""
+        """Where an accepted one comes from."""
+        self.has_spoken = False
         self.peer: Peer | None = None
         self.out: list[bytes] = []
         """Frames of this turn, all until the other end is known, and what the socket does not take yet."""
@@ -135,13 +138,14 @@ class WireConnection(asyncio.Protocol):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not self.address:
             remote = transport.get_extra_info("peername")
+            self.host = str(remote[0]) if remote else ""
             self._rename(f"{remote[0]}:{remote[1]}" if remote else "a peer that has gone")
         if self._end is not None:
             self._transport.abort()
             return
         self._set_deadline(self._owner.settings.handshake_ms, ConnectionEnd("late", "did not introduce itself in time"))
         if not self._owner.made(self):
-            self.refuse(ConnectionEnd("strangers", "too many connections"))
+            self.refuse(ConnectionEnd("strangers", "too many connections (connections)"))
         elif not self.address:
             self._greet(self._asked)
 
@@ -154,6 +158,7 @@ class WireConnection(asyncio.Protocol):
             if len(data) >= _MUCH_BYTES:
                 self._rest()
             return
+        self.has_spoken = True
         try:
             self._take_greetings(data)
         except handshake.RefusedError as error:

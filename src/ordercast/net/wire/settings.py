@@ -35,8 +35,10 @@ class WireSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     slow_consumer_bytes: Bytes = 1 << 26
     slow_consumer_ms: Milliseconds = 5000.0
     """A connection with more than `slow_consumer_bytes` waiting, and no fewer than so long ago, is closed."""
-    strangers: Count = 64
-    """Accepted connections that may be in their handshake at one time."""
+    strangers: Count = 256
+    """Accepted connections that may be in their handshake at one time; for one more an old one goes."""
+    strangers_per_address: Count = 16
+    """The same of one address; those of this machine may have half of all."""
     connections: Count = 10_000
     """Accepted connections in all."""
     delay_ms: dict[str, Milliseconds] = {}
