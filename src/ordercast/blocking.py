@@ -110,7 +110,7 @@ class Inbox:
 
 
 class Client:
-    """One client of the overlay, for any thread."""
+    """One client of a broker tree, for any thread."""
 
     def __init__(self, thread: _Thread, client: AsyncClient) -> None:
         self._thread = thread

@@ -1,4 +1,4 @@
-"""What the client machine tells the library, in the middle of its events: noted here, acted upon by tasks later."""
+"""The client machine's application port: notes what the machine reports during an event; tasks act on it later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to the connection.
+    """Something that happened to the connection, as `Client.on_event` callbacks are told.
 
     Kinds: `connected`, `disconnected`, `paused`, `resumed`, `denied`, `refused`, `session_lost`.
     """
@@ -29,7 +29,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Bridge:
-    """The machine's application."""
+    """The application port of the client machine: keeps deliveries, acknowledgements and events for the library."""
 
     def __init__(self, origin: Origin, *, durable: bool = False) -> None:
         self.origin = origin

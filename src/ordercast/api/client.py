@@ -34,7 +34,7 @@ _HARD_LIMIT = 8
 
 
 class Client:
-    """One client of the overlay. Made by `ordercast.connect`; all methods belong to the loop that made it."""
+    """One client of a broker tree. Made by `ordercast.connect`; all methods belong to the loop that made it."""
 
     def __init__(
         self, host: ProcessHost, machine: ClientMachine, bridge: Bridge, *, outbox_limit: int,

@@ -1,4 +1,4 @@
-"""The journal of a client, life after life.
+"""The trace journal of a client, one file for each run of the program, complete across restarts.
 
 A turn is first made durable in the data directory, then written into the journal, then its packets leave. A client that
 is killed in between goes on later with something that its journal has never heard of; its next life adds that.

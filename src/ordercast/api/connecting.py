@@ -1,4 +1,4 @@
-"""From an address to a connected client."""
+"""`connect`: its options, the checks on them, and the way from an address to a connected client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can become of a client's wishes besides their fulfilment. Every message is one line and names the culprit."""
+"""Errors that the client library raises. Every message is one line and names the culprit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ConnectError(ConnectionError):
 
 
 class SessionLost(ConnectionError):  # noqa: N818 - What happened, not whose error it is.
-    """The overlay has given this session up: it was out of reach for too long. Connect anew.
+    """The brokers have given this session up: it was out of reach for too long. Connect anew.
 
     `unanswered`: what it published and was never told to be safe. Others may have got it or not, nobody knows; it is
     not published again unless the application does so.

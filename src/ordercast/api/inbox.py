@@ -1,4 +1,4 @@
-"""Where an application reads what is delivered to it."""
+"""Inboxes: where an application reads what is delivered to its subscription."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client with a data directory remembers, in one SQLite file (BRK-D1, BRK-FM6).
+"""The client's data directory: its session, outbox and received-sets in one SQLite file (BRK-D1, BRK-FM6).
 
 A turn is one transaction, committed to the disk before any packet of the turn leaves.
 """
@@ -60,7 +60,7 @@ class _Topic:
 
 
 class SqliteLedger:
-    """Implements `ClientLedger` for the machine and `TurnLedger` for the runtime."""
+    """A client's ledger in SQLite: `ClientLedger` for the machine, `TurnLedger` for the runtime."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / _FILE

@@ -1,4 +1,4 @@
-"""Which inboxes read which topics, and what they have not finished with."""
+"""Keeps track of which inboxes read which topics, and which deliveries they have not finished with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Futures = list["asyncio.Future[None]"]
 
 
 class Subscriptions:
-    """Deliveries go in, inboxes come out."""
+    """All inboxes of a client: hands each delivery to those whose topic or filter takes it in."""
 
     def __init__(self, taken: Callable[[Topic, int], None]) -> None:
         self._taken = taken

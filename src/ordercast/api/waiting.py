@@ -1,4 +1,4 @@
-"""Who waits for which publication to come how far."""
+"""Publishers that wait for their publication to be acknowledged as `edge`, `safe` or `delivered`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's ledger in memory: what every other one must mean, and what the one on disk keeps of its own log.
+"""A broker's ledger in memory: the reference for the one on disk, which keeps in it what its own log says.
 
 The simulator's brokers use it as their disk.
 """
@@ -14,7 +14,7 @@ from ordercast.pubsub.received import Vector
 
 
 class MemoryBrokerLedger:
-    """Implements `broker.place.Ledger`; `saved` is what the next life begins with."""
+    """Implements `BrokerLedger` in memory; `saved` is what the next life begins with."""
 
     def __init__(self) -> None:
         self._entries: dict[Topic, OrderedDict[PublicationId, Publication]] = {}

@@ -20,7 +20,7 @@ BROKER_CODEC = Codec((*CLIENT_PACKETS, *TREE_PACKETS, *TOPIC_PACKETS))
 
 
 class Broker(ProcessMachine):
-    """Everything that is about the tree goes to one half, everything else to the other."""
+    """The broker machine: hands events about the tree to its tree half, and all others to its topics half."""
 
     tree_type: ClassVar[type[Tree]] = Tree
     topics_type: ClassVar[type[Topics]] = Topics

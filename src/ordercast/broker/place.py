@@ -1,4 +1,4 @@
-"""Where a broker stands when it starts, and what it remembers of earlier lives."""
+"""A broker's configuration at its start, and the state that it recovers from its data directory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class BrokerLedger(Protocol):
 
 
 class NoBrokerLedger:
-    """Brokers are soft state unless they are given a data directory."""
+    """The ledger of a broker without a data directory: it keeps nothing."""
 
     def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""How the two halves of a broker see each other: the overlay keeps the tree, the topics keep what travels on it."""
+"""The two ports between the halves of a broker: the tree keeps the links, the topics keep what travels on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Fenced = dict[Origin, int]
 
 
 class TreePort(Protocol):
-    """What the topics may ask the overlay."""
+    """What the topics half may ask the tree half."""
 
     node: NodeId
     life: int
@@ -39,7 +39,7 @@ class TreePort(Protocol):
 
 
 class TopicsPort(Protocol):
-    """What the overlay tells the topics, in the middle of its own rules."""
+    """What the tree half tells the topics half, in the middle of its own rules."""
 
     def attached(self) -> None:
         """BRK-O10.3: there is a parent; open every topic (BRK-S1)."""

@@ -1,4 +1,4 @@
-"""Who is a member of what, as far as this broker knows. Merging two books in any order gives the same book (BRK-M9.4).
+"""The roster: all members of all topics known to this broker. Books merge alike in any order (BRK-M9.4).
 
 A membership is known by the epoch of its last attach. It ends by a fence of the whole session, or by a departure from
 one topic up to an epoch; a membership of a later epoch than a departure counts.
@@ -18,7 +18,7 @@ _APART = " "
 
 
 class RosterBook(State):
-    """The roster and the fenced sessions."""
+    """The members of all topics and the fenced sessions, with a merge that gives the same book in any order."""
 
     derived: ClassVar[tuple[str, ...]] = ("_live",)
 

@@ -1,4 +1,4 @@
-"""The command that shows everything at once."""
+"""The command `ordercast demo`: the main job from end to end."""
 
 from __future__ import annotations
 

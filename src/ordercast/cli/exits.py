@@ -1,4 +1,4 @@
-"""Exit codes, and which error means which."""
+"""Exit codes, and which error ends with which code."""
 
 from __future__ import annotations
 

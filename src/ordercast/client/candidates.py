@@ -1,4 +1,4 @@
-"""Where to go when there is no edge: the view by distance, then the directory, then what the user said (BRK-C5)."""
+"""The order in which a client tries brokers: its view by distance, the directory, the user's addresses (BRK-C5)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ REQUEST, GRANT, RETRY, BEAT = "request", "grant", "retry", "beat"
 
 
 class EdgeWatcher(Protocol):
-    """Whom the edge tells of its fate."""
+    """Port that hears when the edge is found or lost."""
 
     def edge_found(self) -> None:
         """A broker has taken the Attach: tell it what this client is a member of."""
@@ -33,7 +33,7 @@ class EdgeWatcher(Protocol):
 
 
 class Edge(State):
-    """At most one connection counts at a time; whatever comes from another one is ignored."""
+    """The client's connection to its edge broker. Only one counts at a time; others are ignored."""
 
     constant: ClassVar[tuple[str, ...]] = ("wires", "settings", "ledger", "watcher", "origin")
 

@@ -1,4 +1,4 @@
-"""Becoming a member of a topic at the present edge, and ceasing to be one (BRK-C5, BRK-C6, BRK-C8, BRK-M11)."""
+"""Joining topics at the present edge, and leaving them (BRK-C5, BRK-C6, BRK-C8, BRK-M11)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ordercast.pubsub.publications import Publication
 
 
 class TopicJoining(State):
-    """Walks each membership from OUT to LIVE at every new edge, and back to OUT when the application has enough."""
+    """Brings each membership from OUT to LIVE at every new edge, and back to OUT when the application leaves."""
 
     constant: ClassVar[tuple[str, ...]] = ("session", "stability")
 

@@ -28,7 +28,7 @@ _CHARACTER_BYTES = 4
 
 
 class Membership(State):
-    """What the client knows of a topic, whoever its edge is."""
+    """What the client knows of one topic, whichever broker is its edge."""
 
     constant: ClassVar[tuple[str, ...]] = ("topic", "origin")
 

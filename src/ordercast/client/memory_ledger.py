@@ -1,4 +1,4 @@
-"""A client's ledger in memory: what the one on disk must mean. The simulator's clients use it as their disk."""
+"""A client's ledger in memory: the reference for the one on disk, and the disk of the simulator's clients."""
 
 from __future__ import annotations
 

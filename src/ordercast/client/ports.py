@@ -1,4 +1,4 @@
-"""What a client machine needs of its surroundings: the application above it and the disk beside it."""
+"""Ports of the client machine: the application above it and the ledger beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STABLE = "stable"
 
 
 class ClientApp(Protocol):
-    """The application's end. Calls come in the middle of an event: they note things and return."""
+    """Port to the application. Calls come in the middle of an event: they note things and return."""
 
     def deliver(self, entries: Sequence[Publication]) -> None:
         """New publications of one topic, in the order of delivery. The sequence must not be changed."""
@@ -81,7 +81,7 @@ class SavedTopic(msgspec.Struct):
 
 
 class SavedClient(msgspec.Struct):
-    """BRK-FM6: what a client with a data directory goes on from, as the same session."""
+    """The state that a client with a data directory goes on from, as the same session (BRK-FM6)."""
 
     attach_no: int = 0
     topics: dict[Topic, SavedTopic] = {}
@@ -89,7 +89,7 @@ class SavedClient(msgspec.Struct):
 
 
 class ClientLedger(Protocol):
-    """BRK-D1: where a client writes down what must outlive it.
+    """Port to the client's durable state (BRK-D1).
 
     Calls are cheap; the runtime makes everything written in a turn durable before any packet of that turn leaves.
     """

@@ -1,4 +1,4 @@
-"""What the parts of a client share: who it is, its topics, its surroundings, and the way to the edge."""
+"""State that the parts of a client share: its identity, topics, ports, and the connection to its edge."""
 
 from __future__ import annotations
 

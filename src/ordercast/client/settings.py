@@ -1,4 +1,4 @@
-"""What a client can be told."""
+"""Settings of a client: timeouts and limits."""
 
 from __future__ import annotations
 

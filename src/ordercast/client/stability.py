@@ -16,7 +16,7 @@ STABILITY = "stability"
 
 
 class StabilityReports(State):
-    """Reports of all topics share one timer, which runs only while there is something to report."""
+    """Reports what was delivered, for all topics on one timer, which runs only while there is something to report."""
 
     constant: ClassVar[tuple[str, ...]] = ("session",)
 

@@ -1,4 +1,4 @@
-"""Effects as values: what an outbox call meant, for tests, explorers and machines that hold smaller ones."""
+"""Effects as values, recorded from an outbox: for tests, explorers and machines that contain machines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Effect = Send | Deliver | SetTimer | CancelTimer | Complete | Note
 
 
 class EffectLog:
-    """An outbox that keeps what it is given."""
+    """An outbox that records the effects it is given."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []

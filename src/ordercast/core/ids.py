@@ -1,4 +1,4 @@
-"""Who and what: nodes, topics, and the origin that makes a message id unique across restarts."""
+"""Identifiers: nodes, topics, and the origin that keeps message ids unique across restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What applications exchange (messages) and what nodes exchange (packets)."""
+"""Messages (what applications exchange), packets (what nodes exchange) and guarantees."""
 
 from __future__ import annotations
 

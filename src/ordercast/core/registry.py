@@ -1,4 +1,4 @@
-"""What a protocol says of itself: enough to run it, list it and hold it to its word."""
+"""`ProtocolInfo`: everything that is needed to run a protocol, list it and check what it claims."""
 
 from __future__ import annotations
 

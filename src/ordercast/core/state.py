@@ -1,4 +1,4 @@
-"""State that can be copied, compared, hashed and partly saved: what explorers, crashes and tests need of a machine.
+"""Base of machine state: it can be copied, compared, hashed and partly saved, as explorers and crash tests need.
 
 A `State` is an object whose attributes are plain data: numbers, strings, bytes, frozen structs, tuples, dicts, lists,
 sets, deques, Values, and other States. Nothing has to be written per class; class attributes say what is special.

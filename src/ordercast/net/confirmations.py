@@ -1,4 +1,4 @@
-"""Publications that somebody waits to have confirmed."""
+"""Futures for publications that somebody waits to have confirmed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Completed = asyncio.Future[Message]
 
 
 class Confirmations:
-    """Each is answered once: when it is confirmed, when it is refused, or when the node stops."""
+    """Futures by publication. Each is answered once: confirmed, refused, or ended because the node stops."""
 
     def __init__(self) -> None:
         self._awaited: dict[str, tuple[Message, Completed]] = {}

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class ProcessHost:
-    """Runs one process machine. Implements `Wires`."""
+    """Runs one process machine over TCP: its connections, timers, ledger and journal. Implements `Wires`."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ _NS_PER_S = 1_000_000_000
 
 
 class Timers:
-    """Each has a name; setting it again replaces it."""
+    """Named timers of one machine; setting a name again replaces its timer."""
 
     def __init__(self, due: Callable[[Hashable], None]) -> None:
         self._due = due

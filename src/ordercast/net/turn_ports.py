@@ -1,4 +1,4 @@
-"""What a process of the TCP runtime is given: the ledger that it keeps, and the door that it listens at."""
+"""Ports of a process on the TCP runtime: the ledger that it flushes each turn, and its listening socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class TurnLedger(Protocol):
-    """What must outlive this process."""
+    """Port to durable state: `flush` makes a turn durable before its packets leave."""
 
     def flush(self) -> None:
         """Make everything written in this turn as durable as it is meant to be; an OSError if that fails."""

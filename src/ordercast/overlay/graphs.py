@@ -19,7 +19,7 @@ _REGULAR_TRIES = 200
 
 
 class Graph:
-    """Nodes in one order that everybody agrees on, and the neighbours of each in that order."""
+    """An undirected, connected graph: nodes in one agreed order, and the neighbours of each in that order."""
 
     def __init__(self, nodes: Iterable[NodeId], edges: Iterable[Edge], clients: Iterable[NodeId] = ()) -> None:
         self.nodes: tuple[NodeId, ...] = tuple(nodes)

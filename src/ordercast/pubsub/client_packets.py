@@ -1,4 +1,4 @@
-"""What a client and its edge broker say to each other. `Entries` travels between brokers too, byte for byte the same.
+"""Packets between a client and its edge broker. `Entries` travels between brokers too, byte for byte the same.
 
 client                                    edge broker
 │ ── Attach ────────────────────────────▶ │    once per connection, first

@@ -1,4 +1,4 @@
-"""What a broker can be told. Names and defaults follow the source; docs/broker-config.md is for users."""
+"""Settings of a broker. Names and defaults follow the source; docs/broker-config.md explains them to users."""
 
 from __future__ import annotations
 

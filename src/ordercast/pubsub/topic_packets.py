@@ -1,4 +1,4 @@
-"""What brokers say to each other about topics, on the links of the tree. `Entries` (client_packets) travels here too.
+"""Packets between brokers about topics, on the links of the tree. `Entries` (client_packets) travels here too.
 
 child                                     parent
 │ ── OpenTopic (what I have) ───────────▶ │    BRK-S1: for every topic, on attach, on creation and after a reset

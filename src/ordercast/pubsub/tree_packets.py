@@ -1,4 +1,4 @@
-"""What brokers say to each other about the tree: who is whose parent, who is root, who is there (O, PC, J).
+"""Packets between brokers about the tree: who is whose parent, who is root, who is there (O, PC, J).
 
 On the link of a parent and its child travel RootCheck, NewTerm, LeaseAck, TreeView, BrokerDown, BrokerUp, About,
 Handover, DirectoryWave, DirectoryAck, JoinRequest and LeaveRequest; everything else is said directly, on whatever

@@ -1,4 +1,4 @@
-"""What makes no sense in any runtime, refused before a run begins and named by its field."""
+"""Checks of a scenario that hold for every runtime; an error names the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next message of a load looks like: pure functions of seed, load, publisher and number, for every runtime."""
+"""Draws the messages of a load: pure functions of seed, load, publisher and number, the same in every runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""To whom a message without a topic goes: each way of choosing as a function from 64 random bits to destinations."""
+"""Destinations of messages without a topic: each way of choosing maps 64 random bits to a set of servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables of a scenario file have in common."""
+"""Base classes of the tables of a scenario file."""
 
 from __future__ import annotations
 

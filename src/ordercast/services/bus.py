@@ -23,7 +23,7 @@ class BusSessionLost(ClientLost):
 
 
 class Bus(Protocol):
-    """One session of a client: what it publishes on a subscribed topic comes back to it as a delivery too."""
+    """A client's session: what it publishes on a subscribed topic comes back to it as a delivery too."""
 
     origin: Origin
     """Of everything that this session publishes."""

@@ -1,4 +1,4 @@
-"""The data of a service at one replica: what operations do to it, what it is worth to another replica."""
+"""The state of a service at one replica: operations change it, snapshots carry it to another replica."""
 
 from __future__ import annotations
 

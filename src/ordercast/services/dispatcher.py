@@ -1,4 +1,4 @@
-"""Which data service does what is delivered on a topic."""
+"""Maps topics to the data services that handle their deliveries."""
 
 from __future__ import annotations
 

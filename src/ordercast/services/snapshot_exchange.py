@@ -1,4 +1,4 @@
-"""How a replica without usable state gets that of another one, over the bus itself.
+"""Fetches the state of another replica over the bus, for a replica that has no usable state.
 
 new replica                      members, on the control topic of the data topic
 │ subscribes to the data topic; keeps what is delivered, applies nothing

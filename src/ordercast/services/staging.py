@@ -1,4 +1,4 @@
-"""Changes on their way into a store: a unit can be undone alone, and many units share one commit."""
+"""Buffers writes to a store: one operation can be undone alone, and many share one commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operation looks like inside the payload of a publication."""
+"""The encoding of operations in the payload of a publication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload as what it really did: every publication and subscription of a run as a line of an explicit schedule."""
+"""Turns the workload of a run into an explicit schedule: one line for every publication and subscription."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kind of world a protocol lives in: nodes with links, or brokers and clients with connections."""
+"""Chooses the kind of simulated world for a protocol: nodes with links, or brokers and clients with connections."""
 
 from __future__ import annotations
 

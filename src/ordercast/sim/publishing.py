@@ -1,4 +1,4 @@
-"""What a workload needs of a run, whatever runs there: nodes of an overlay, or clients of brokers."""
+"""The port between workloads and runs: publishers, whether they are nodes of an overlay or clients of brokers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Windowed(Protocol):
 
 
 class WorkloadView(Protocol):
-    """A run as its workload sees it. Watchers are called with a Publisher and, but for `leave`, what it did."""
+    """A run as its workload sees it. Watchers get the publisher and, except for `leave`, what it did."""
 
     scenario: Scenario
     seed: int

@@ -32,7 +32,7 @@ Drive = Callable[[World], tuple[int, bool]]
 
 
 class Timed(Protocol):
-    """A world, as far as the shell of a run has to know."""
+    """Port to a simulated world: all that the frame around a run needs."""
 
     @property
     def clock(self) -> Scheduler: ...

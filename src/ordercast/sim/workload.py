@@ -1,4 +1,4 @@
-"""Who publishes what and when. Every draw belongs to (load, publisher, number), so loads do not disturb each other."""
+"""Loads of a scenario under virtual time. Every draw belongs to (load, publisher, number): loads do not interfere."""
 
 from __future__ import annotations
 

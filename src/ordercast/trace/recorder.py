@@ -1,4 +1,4 @@
-"""What machines did, as rows of the trace: the only place that knows both worlds."""
+"""Records what machines do as rows of the trace; the only module that knows both machines and traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few things we do with Arrow columns, in one place, because its type stubs know less than it does."""
+"""Helpers for Arrow columns, kept in one place because its type stubs are incomplete."""
 
 from __future__ import annotations
 

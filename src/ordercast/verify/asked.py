@@ -1,4 +1,4 @@
-"""What the caller of the judge says about a trace, and which checks it wants."""
+"""Options of the judge: what the caller says about a trace, and which checks to run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Where something is None, what the run says of itself counts."""
+    """Options of the judge. Where one is None, what the run says of itself counts."""
 
     checks: list[str] | None = None
     scope: str | None = None

@@ -1,4 +1,4 @@
-"""What receivers that left or died had let be overtaken before they went: it was before their departure."""
+"""Finds messages that a receiver had let be overtaken before it left or died: leaving does not excuse those."""
 
 from __future__ import annotations
 

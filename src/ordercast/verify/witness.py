@@ -50,7 +50,7 @@ def witnesses(columns: Columns, check: str, findings: list[tuple[int, ...]]) -> 
 
 
 class _Teller:
-    """Knows the names behind the numbers of one run."""
+    """Turns the numbers of one run into names and sentences."""
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns

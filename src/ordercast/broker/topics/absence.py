@@ -1,4 +1,4 @@
-"""Since when members are absent (BRK-M10): the root counts, and tells all brokers, so that its successor counts on."""
+"""Counts how long members are absent (BRK-M10). The root tells all brokers, so that its successor counts on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORT = 8
 
 
 class Absence(TopicsPart):
-    """At the root: who is not below it. At other brokers: what their root has told them last."""
+    """Absent members. At the root: those who are not below it. Elsewhere: what the root has told last."""
 
     def __init__(self, state: TopicsState) -> None:
         super().__init__(state)

@@ -1,4 +1,4 @@
-"""Orphans are published again by the broker that kept them.
+"""Adoption: a broker publishes the orphans that it kept again, on behalf of clients that are gone.
 
 For each topic with orphans it becomes a member of its own that only publishes, is confirmed by the root like any
 client, and publishes those that are still unknown: one after the other, in their old order, under their old ids. If a
@@ -20,7 +20,7 @@ from ordercast.pubsub.publications import Publication
 
 
 class Adoption(TopicsPart):
-    """The broker as a member on behalf of clients that are gone."""
+    """The broker's own membership of topics with orphans, through which it publishes them again."""
 
     constant = (*TopicsPart.constant, "orphans", "ordering", "channels", "members")
 

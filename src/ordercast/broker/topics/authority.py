@@ -1,4 +1,4 @@
-"""What only a root that decides does: grants, opening topics, joins, fences.
+"""Decisions that only the root takes: grants, opening topics, joins, fences.
 
 Rules BRK-M4 and BRK-M7 to BRK-M11.
 """
@@ -21,14 +21,14 @@ _UPDATES_OF_A_TERM = 1 << 24
 
 
 class AttachAnswers(Protocol):
-    """The way back from the root to the edge that asked."""
+    """Port to send the root's answer back to the edge that asked."""
 
     def answer(self, path: tuple[NodeId, ...], packet: AttachGranted | AttachDenied) -> None:
         """BRK-M5: one step back along the path; at its end the edge acts on it."""
 
 
 class Authority(TopicsPart):
-    """Empty at every broker but the root, and anew in every term."""
+    """The root's decisions and what they rest on. Empty at every other broker, and begun anew in every term."""
 
     constant = (*TopicsPart.constant, "grants", "news", "waves", "absence", "members")
     members: AttachAnswers

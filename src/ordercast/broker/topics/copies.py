@@ -20,7 +20,7 @@ from ordercast.pubsub.topic_packets import Held, HeldAsk, Keep, Reach, TopicClos
 
 
 class Copies(TopicsPart):
-    """Held levels of every topic, and how many brokers there are."""
+    """Counts for every publication how many brokers hold it, and acknowledges it when there are enough."""
 
     constant = (*TopicsPart.constant, "wanted", "levels")
 

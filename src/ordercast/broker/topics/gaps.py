@@ -22,7 +22,7 @@ _MOST = 1000
 
 
 class Gaps(TopicsPart):
-    """Closed by the root, of fenced sessions only: any other client has its lost publications in its outbox."""
+    """Closes gaps at the root, for fenced sessions only: any other client still has its publications in its outbox."""
 
     constant = (*TopicsPart.constant, "ordering")
 

@@ -1,4 +1,4 @@
-"""What the root has granted in its term, and whether everybody who counts is covered by what it was granted."""
+"""The epochs that the root has granted to members in its term, and whether they cover everybody who counts."""
 
 from __future__ import annotations
 

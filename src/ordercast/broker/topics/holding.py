@@ -1,4 +1,4 @@
-"""Who stands behind whom: the order of one client's publications, and those that wait to be admitted (BRK-P2, BRK-P5).
+"""Queues of each client's publications in order, and those that wait to be admitted (BRK-P2, BRK-P5).
 
 In scope `session` the publications of a client stand in one queue, in scope `key` in one for each key. Nothing here
 grows with what merely waits: a look is taken only at a publication that has something new to hope for.

@@ -35,7 +35,7 @@ class JoinWave(State):
 
 
 class WaveEnds(Protocol):
-    """Whom the root tells that a wave has come back."""
+    """Port that the root's waves report to when they have come back."""
 
     def recorded(self, update: RosterUpdate, *, enough: bool) -> None:
         """BRK-M9.3: all brokers that are there have recorded it; `enough` of all that belong to the tree have."""

@@ -1,4 +1,4 @@
-"""Nothing that was called safe is lost when its publisher has gone.
+"""Orphans: publications that were called safe and are kept when their publisher has gone.
 
 A node that ends or is reset keeps what was not stable until its parent says that enough others hold it. If that word
 cannot come any more, those entries are orphans, which the broker publishes again itself (adoption.py).
@@ -35,7 +35,7 @@ class KeptEntries(State):
 
 
 class Orphans(TopicsPart):
-    """What this broker holds of topics that it takes no part in any more, or not yet again."""
+    """Publications that this broker keeps of topics in which it takes no part any more, or not yet again."""
 
     constant = (*TopicsPart.constant, "ledger")
 

@@ -1,4 +1,4 @@
-"""Knowledge of who is a member of what spreads over the whole tree, and what follows from it here (BRK-M8, BRK-M9)."""
+"""Spreads membership changes over the whole tree, and acts on those that concern this broker (BRK-M8, BRK-M9)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ordercast.pubsub.topic_packets import RosterSync
 
 
 class LocalMembers(Protocol):
-    """The members at this broker, as the news concern them."""
+    """Port to the members at this broker, which news about the roster may concern."""
 
     def ended(self, who: Origin, epoch: int) -> None:
         """A fence or a departure has become known."""
@@ -29,7 +29,7 @@ class LocalMembers(Protocol):
 
 
 class RosterNews(TopicsPart):
-    """The one place where the book of members is written."""
+    """Takes in and passes on changes of the roster; the only writer of the book of members."""
 
     constant = (*TopicsPart.constant, "grants", "watching", "orphans", "ledger", "members")
     members: LocalMembers

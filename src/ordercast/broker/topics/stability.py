@@ -19,7 +19,7 @@ _COOLING = ("topics", "stability")
 
 
 class StabilityVotes(TopicsPart):
-    """Votes go up, bases go down; at most one vote a topic in half a `stability_ms`."""
+    """Collects votes upwards and sends bases downwards; at most one vote a topic in half a `stability_ms`."""
 
     constant = (*TopicsPart.constant, "ordering", "grants", "gaps", "ledger")
 

@@ -44,7 +44,7 @@ Handler = Callable[[Connection, Any], None]
 
 
 class Topics(TopicsState):
-    """Implements `TopicsPort`. Its parts are made from the class attributes, so that a test can replace one.
+    """The topics half. Implements `TopicsPort`; its parts are class attributes, so that a test can replace one.
 
     A part knows those that it is given, which were made before it; what a later one has to do it asks for by a port.
     """

@@ -1,4 +1,4 @@
-"""What the parts of the topics half share: the topics, the clients, who is a member of what, and the surroundings."""
+"""State that the parts of the topics half share: topics, clients, the roster, and the ports around it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ordercast.pubsub.settings import BrokerSettings
 
 
 class TopicsState(State):
-    """The parts read all of it; topics come and go by `Channels` alone, memberships are learned by `RosterNews`."""
+    """Shared state. All parts read it; `Channels` alone adds topics, `RosterNews` alone changes memberships."""
 
     constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger", "seals", "max_payload_bytes")
     derived: ClassVar[tuple[str, ...]] = ("weights", "weight")

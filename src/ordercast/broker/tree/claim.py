@@ -8,7 +8,7 @@ from ordercast.core.process import Connection
 
 
 class Claim(TreePart):
-    """At most one at a time; `Election` decides about it, `Seeking` gives it up when there is a parent."""
+    """This broker's claim to be root, at most one. `Election` decides on it; `Seeking` gives it up for a parent."""
 
     def __init__(self, state: TreeState) -> None:
         super().__init__(state)

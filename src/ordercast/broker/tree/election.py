@@ -21,7 +21,7 @@ from ordercast.pubsub.tree_packets import RootAnnounce, RootElection, RootElecti
 
 
 class Election(TreePart):
-    """The rules for claims, the own one and those of others."""
+    """Elects a root: makes and withdraws own claims, answers those of others."""
 
     constant = (
         *TreePart.constant, "terms", "recovery", "claim", "neighbours", "joining", "lease", "parenting", "seeker"

@@ -1,4 +1,4 @@
-"""What happens at one part of the tree half and concerns others that build on it; the `Tree` hands it on."""
+"""Events that one part of the tree half reports and other parts act on; the `Tree` hands them on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ordercast.core.process import Connection
 
 
 class TreeEvents(Protocol):
-    """Implemented by the `Tree`. A part that is given this knows nothing of those who act on it."""
+    """Port that parts of the tree half report events to. The `Tree` implements it and calls who acts on them."""
 
     def line_ended(self, line: Connection, *, gone: bool) -> None:
         """A connection to a broker is over, or a dial found nobody; `gone`: without a word."""

@@ -46,7 +46,7 @@ def _from_memory(configured: dict[NodeId, str], known: dict[NodeId, str]) -> dic
 
 
 class BrokerJoining(TreePart):
-    """The changes of the directory, and at the root who has recorded them."""
+    """Changes of the directory of brokers, and at the root who has recorded them."""
 
     constant = (*TreePart.constant, "neighbours", "notices", "events", "ledger")
 

@@ -24,7 +24,7 @@ _BEATS = 3
 
 
 class Lease(TreePart):
-    """Beats, answers and what follows from them. Idle unless partitions are possible."""
+    """The root's lease: beats, answers, and whether the root may decide. Idle unless partitions are possible."""
 
     constant = (*TreePart.constant, "terms", "recovery", "neighbours", "events", "active", "length_ns")
 

@@ -12,7 +12,7 @@ from ordercast.pubsub.tree_packets import BrokerDown, BrokerUp
 
 
 class Notices(TreePart):
-    """What this broker tells others about third ones, and believes of what they tell."""
+    """Sends hints about other brokers, and decides which of those it gets to believe."""
 
     constant = (*TreePart.constant, "neighbours", "events")
 

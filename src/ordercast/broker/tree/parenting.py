@@ -1,4 +1,4 @@
-"""Being asked to be a parent (BRK-O6 to BRK-O9, BRK-O11)."""
+"""Accepting and refusing children, and the checks before that (BRK-O6 to BRK-O9, BRK-O11)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CheckedRequest(NamedTuple):
 
 
 class Parenting(TreePart):
-    """The children, and those who want to be."""
+    """Accepts and refuses children."""
 
     constant = (*TreePart.constant, "neighbours", "notices", "views", "joining", "lease")
 

@@ -1,4 +1,4 @@
-"""A broker that has lived before and kept nothing does not know what it has promised (BRK-PC8).
+"""Recovers the promised term of a broker that restarts without its data, by asking the others (BRK-PC8).
 
 Its word must not count for an old root if its former life gave it to a new one. Whoever was elected with that word was
 a claimant already, and so were those who gave theirs too. So it asks everybody for the highest term number they know,
@@ -20,7 +20,7 @@ from ordercast.pubsub.tree_packets import Recall, Recalled
 
 
 class PromiseRecovery(TreePart):
-    """Who has told what it remembers."""
+    """Asks the other brokers which terms were promised, and counts the answers."""
 
     constant = (*TreePart.constant, "terms", "neighbours", "events")
 

@@ -13,7 +13,7 @@ _SMOOTHING = 0.125
 
 
 class RoundTrips(TreePart):
-    """Measures only when the order of candidates depends on it."""
+    """Measures round trips to brokers in view, only where the order of candidates depends on them."""
 
     constant = (*TreePart.constant, "neighbours")
 

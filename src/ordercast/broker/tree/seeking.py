@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 
 class Elections(Protocol):
-    """What a search that finds no parent comes to."""
+    """Port to the election, for a search that finds no parent."""
 
     def start(self) -> None:
         """BRK-O12: claim to be root, unless a better one is known."""

@@ -10,7 +10,7 @@ from ordercast.pubsub.tree_packets import NewTerm, Rank
 
 
 class Terms(TreePart):
-    """A promise never falls, and is written down before anybody hears of it."""
+    """The present and the promised term. A promise never falls, and is on the disk before anybody hears of it."""
 
     constant = (*TreePart.constant, "joining", "ledger")
 

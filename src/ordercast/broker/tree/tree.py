@@ -59,7 +59,7 @@ Handler = Callable[[Connection, NodeId, Any], None]
 
 
 class Tree(TreeState):
-    """Who is next to whom. Everything that happens to a broker's connections passes through here.
+    """The tree half: takes every event of the broker's connections and hands it to the part that it concerns.
 
     A part knows those that it is given, which were made before it; what happens to it and concerns others it tells
     as one of the `TreeEvents`, which this class hands on.

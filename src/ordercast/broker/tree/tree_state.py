@@ -1,4 +1,4 @@
-"""What a broker knows of the tree and of its own place in it. The parts of the tree half share one of these."""
+"""State that the parts of the tree half share: role, term, links, and who is believed to be where."""
 
 from __future__ import annotations
 

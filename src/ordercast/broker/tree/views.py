@@ -1,4 +1,4 @@
-"""What every broker and client sees of the tree around it (BRK-O17)."""
+"""Views: the part of the tree around it that every broker and client is told, to know where to go next (BRK-O17)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOTHING = About((), 0, "")
 
 
 class Views(TreePart):
-    """Snapshots, sent whenever they differ from the last one."""
+    """Sends neighbours and clients a view of the tree whenever it differs from the last one."""
 
     def __init__(self, state: TreeState) -> None:
         super().__init__(state)

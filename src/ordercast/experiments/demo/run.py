@@ -1,4 +1,4 @@
-"""The demo from the first process to the last: what happened is said as it happens, and judged by what is left."""
+"""Runs the demo from first to last process, reports what happens, and judges the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links that take time, between real processes on one machine: what enters a door leaves at its target later.
+"""TCP proxies ("doors") that add latency between processes on one machine, and keep the order of what passes.
 
 Every process that dials has a door of its own for every process that it may dial, so each pair can have its latency.
 """
@@ -62,7 +62,7 @@ class _End(asyncio.Protocol):
 
 
 class Doors:
-    """All delayed links of a run."""
+    """All delaying proxies of a run."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []

@@ -51,7 +51,7 @@ class Outage(msgspec.Struct):
 
 
 class RepairWatch:
-    """Put on a world before it lives; its rows in the trace are not changed."""
+    """Watches repairs in a run; installed before the world starts. Its trace is not changed."""
 
     def __init__(self, world: PubsubWorld, look_ns: int) -> None:
         self.world = world

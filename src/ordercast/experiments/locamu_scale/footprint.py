@@ -1,4 +1,4 @@
-"""Memory: of the process, and of what one node's machine keeps to itself."""
+"""Measures memory: of the whole process, and of the state of one node's machine."""
 
 from __future__ import annotations
 

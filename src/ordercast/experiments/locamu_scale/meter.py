@@ -80,7 +80,7 @@ class Metered(Machine):
 
 
 class Tap:
-    """An outbox in front of another one."""
+    """An outbox that counts what passes, and hands it on to the real one."""
 
     def __init__(self, node: NodeId, machine: Machine, seen: Seen) -> None:
         self.out: Outbox

@@ -1,4 +1,4 @@
-"""Runs of the studies: a world that is watched while it lives, and the judge's word on what it left."""
+"""Simulated runs of the studies: a world with a watch on it, and the judge's verdict on its trace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Prepare = Callable[[World], None]
 
 
 class Lived(msgspec.Struct, frozen=True):
-    """A world after its run."""
+    """A world after its run, and the judge's verdict on its trace."""
 
     world: World
     judged: Row

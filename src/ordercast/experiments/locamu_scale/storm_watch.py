@@ -49,7 +49,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class StormWatch:
-    """Put on a world before it lives."""
+    """Watches a run with crashes; installed before the world starts."""
 
     def __init__(self, protocol: ProtocolInfo, nodes: int) -> None:
         self.protocol = metered(protocol, self._seen, self._handled)

@@ -1,4 +1,4 @@
-"""Broker and client machines, each state of which meets each input once; what came of it is remembered.
+"""Memoised broker and client machines: each state handles each input once, and the result is reused.
 
 A *process* here is a number: a machine in a state, with its armed timers, the connections it has numbered so far and
 what its application has seen. Everything that a machine can know is in it, so that the same number met with the same
@@ -32,7 +32,7 @@ LOST_SESSION = 1 << 20
 
 
 class Open(NamedTuple):
-    """The machine dials."""
+    """Effect: the machine dials an address."""
 
     connection: Connection
     address: str
@@ -46,7 +46,7 @@ class Sent(NamedTuple):
 
 
 class Shut(NamedTuple):
-    """The machine closes a connection."""
+    """Effect: the machine closes a connection."""
 
     connection: Connection
     reason: str
@@ -80,7 +80,7 @@ class Closed(NamedTuple):
 
 
 class Rings(NamedTuple):
-    """A timer runs out."""
+    """A timer of the process runs out."""
 
     timer: Hashable
 

@@ -33,7 +33,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Talk(msgspec.Struct, frozen=True):
-    """A client publishes."""
+    """One publication by a client."""
 
     client: int
     topic: Topic
@@ -44,7 +44,7 @@ class Talk(msgspec.Struct, frozen=True):
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """What may go wrong, each at any moment, once."""
+    """The faults that may happen, each at any moment and once."""
 
     crash: int | None = None
     """This broker dies."""

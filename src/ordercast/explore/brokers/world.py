@@ -1,4 +1,4 @@
-"""A moment of a whole tree: its processes, what is on its way between them, and every step that may be next.
+"""A global state of a tree: its processes, what is in transit between them, and every step that may come next.
 
 A connection is first in, first out, both ways. When a process dies, or a connection breaks, nothing more of what was on
 its way arrives: that some of it still did is the same as that it had arrived before.
@@ -36,19 +36,19 @@ _ENDED: Connection = -1
 
 
 class Knock(NamedTuple):
-    """Somebody dials."""
+    """In transit: a request to open a connection."""
 
     peer: Peer
 
 
 class Answer(NamedTuple):
-    """The dialed one is there."""
+    """In transit: the dialed process has accepted."""
 
     peer: Peer
 
 
 class End(NamedTuple):
-    """The other end is no more; `gone`: without a word."""
+    """In transit: the other end has closed; `gone`: it crashed, without a word."""
 
     gone: bool
     reason: str
@@ -58,7 +58,7 @@ Item = bytes | Knock | Answer | End
 
 
 class Line(NamedTuple):
-    """A connection: at each end a process and its number for it, and what is on its way, oldest first."""
+    """A connection: the process at each end, its number there, and what is in transit, oldest first."""
 
     dialer: int
     number: Connection
@@ -69,7 +69,7 @@ class Line(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Everything there is at one moment."""
+    """A global state: all processes and connections at one moment."""
 
     now: int
     processes: tuple[int, ...]
@@ -321,7 +321,7 @@ _MUCH_LATER = 2_000
 
 
 class FaultyBeginningError(Exception):
-    """Something goes wrong already where nothing can: there is one run only."""
+    """The start of a configuration, which has one possible run only, already fails."""
 
     def __init__(self, violation: Violation) -> None:
         super().__init__(violation.detail)

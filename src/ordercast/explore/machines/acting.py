@@ -1,4 +1,4 @@
-"""One input handed to one machine, and what no machine may do about it whatever the configuration."""
+"""Hands one input to one machine, and checks what no machine may ever do."""
 
 from __future__ import annotations
 

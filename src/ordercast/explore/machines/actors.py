@@ -1,4 +1,4 @@
-"""Who handles the inputs of a run: real machines, or what is remembered of them."""
+"""Nodes of a run: real machines, or recordings of what they did."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Actors(Protocol):
 
 
 class Performers:
-    """Machines that do it themselves, and change."""
+    """Actors that run real machines."""
 
     def __init__(self, setting: Setting, machines: Sequence[Machine], index: Mapping[Message, int]) -> None:
         self._setting = setting
@@ -32,7 +32,7 @@ class Performers:
 
 
 class Repertoire:
-    """What machines did once, to be done again without them: they are deterministic."""
+    """Recorded reactions of machines, repeated without them: machines are deterministic."""
 
     def __init__(self, setting: Setting, index: Mapping[Message, int]) -> None:
         self._setting = setting
@@ -61,7 +61,7 @@ class Repertoire:
 
 
 class Rememberers:
-    """Nodes that go by a repertoire."""
+    """Actors that repeat what a repertoire has recorded."""
 
     def __init__(self, repertoire: Repertoire, states: Sequence[int]) -> None:
         self._repertoire = repertoire

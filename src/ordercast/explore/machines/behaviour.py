@@ -1,4 +1,4 @@
-"""What nodes can do, learnt once: the explorer runs a machine only when it meets something new.
+"""Memoised behaviour of nodes: a machine runs only when a state meets an input for the first time.
 
 A node with its history and everything that waits at it is a *component*, a small integer. A machine is a
 deterministic function of its state and its input, so the outcome of an input is computed by the real machine once

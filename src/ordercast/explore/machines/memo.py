@@ -1,4 +1,4 @@
-"""Tables that grow as they are asked."""
+"""A table that computes missing entries when they are looked up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the real machines react: each state of a machine meets each input once, and what came of it is remembered."""
+"""Memoised reactions of the real machines: each state meets each input once, and the result is kept."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Reaction(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A machine in a state of its own."""
+    """One state of a node, met before: its machine, armed timers and suspicions."""
 
     node: int
     machine: Machine

@@ -1,4 +1,4 @@
-"""A configuration brought to life: machines that have started, and what is on its way to them."""
+"""The start of a configuration: its machines after `start`, and what is in transit to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a run: from now on nothing goes wrong, and everything that still can happen does, in one order.
+"""Runs a configuration to rest without further faults, in one fixed order.
 
 Everybody is trusted, packets arrive at once and in order, and only when none is on its way time passes, to the timer
 that is due first. What a protocol owes its members it must have delivered when nothing is left to happen.

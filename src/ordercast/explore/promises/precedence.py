@@ -1,4 +1,4 @@
-"""A quick test that a state is beyond suspicion, so that the definitions need be read for few states only.
+"""A quick test that clears most states, so that the full definitions are checked for few of them only.
 
 Who has delivered `a` but not yet `b`, which it must deliver too, will deliver `a` first. Whatever breaks prefix or
 acyclic order shows as a cycle in the union of these relations over all nodes, which is a handful of bits.

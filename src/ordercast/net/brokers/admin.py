@@ -64,7 +64,7 @@ class _Topics(Protocol):
 
 
 class Administered(Protocol):
-    """A broker, as seen from here."""
+    """Port to the broker that an admin server is for."""
 
     @property
     def tree(self) -> _Tree: ...

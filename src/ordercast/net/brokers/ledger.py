@@ -67,7 +67,7 @@ _decoder = msgspec.msgpack.Decoder(list[_Any])
 
 
 class BrokerLedger:
-    """Implements `broker.place.Ledger`; `flush` ends the turn."""
+    """A broker's ledger on disk: implements the port of the same name; `flush` ends the turn."""
 
     def __init__(
         self, directory: Path, *, fsync: Fsync = "always", disk: Disk | None = None, salvage: bool = False

@@ -1,4 +1,4 @@
-"""Directories and files of which a process must be sure: its own alone, and on the disk when it says so."""
+"""Files and directories that a process must own alone and that are on the disk when it says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRIVATE_FILE = 0o600
 
 
 class Disk:
-    """The calls that can fail, in one place where a test can make them."""
+    """Writing and syncing, behind one class so that a test can make them fail."""
 
     def write(self, file: int, data: bytes) -> None:
         rest = memoryview(data)

@@ -34,7 +34,7 @@ class DamagedLogError(UsageError):
 
 
 class Log:
-    """The frames of one user. `records` are what former lives have left; `compact` begins it, and begins it anew."""
+    """A write-ahead log in one directory. `records` are those of former lives; `compact` begins it anew."""
 
     def __init__(
         self, directory: Path, kind: str, *, least_bytes: int, fsync: Fsync = "always", disk: Disk | None = None,

@@ -39,7 +39,7 @@ _LEAST_ZEROS = 16
 
 
 class Beginning(msgspec.Struct, frozen=True, array_like=True):
-    """Frame 0."""
+    """Frame 0 of a segment: of which kind of log it is, and how many frames were written together with it."""
 
     kind: str
     frames: int
@@ -47,7 +47,7 @@ class Beginning(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Bytes that cannot be read."""
+    """A range of bytes in a segment that cannot be read, and how many frames are gone with it."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct):
-    """What a segment says."""
+    """What could be read from a segment: its records, and its damage."""
 
     marker: int = 0
     kind: str = ""

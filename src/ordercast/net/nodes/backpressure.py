@@ -1,4 +1,4 @@
-"""Where publishers wait while a neighbour's buffer is full."""
+"""Makes publishers wait while a neighbour's buffer is full."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ordercast.core.ids import NodeId
 
 
 class Backpressure:
-    """Open while no buffer is full."""
+    """A gate for publishers: open while no neighbour's buffer is full."""
 
     def __init__(self) -> None:
         self._full: set[NodeId] = set()

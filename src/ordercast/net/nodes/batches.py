@@ -1,4 +1,4 @@
-"""What a peer sends in one go, handled by the machine as far as it makes sense."""
+"""Hands a batch of packets from one peer to the machine, and decides how far to go when some make no sense."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class ChannelAck(Packet, frozen=True, tag=-2):
 
 
 class Channel:
-    """One end of it."""
+    """One end of a channel: numbers what it sends, sends it again on a new connection, drops what came twice."""
 
     def __init__(self, peer: NodeId, settings: NodeSettings, pressure_changed: Callable[[Channel], None]) -> None:
         self.peer = peer

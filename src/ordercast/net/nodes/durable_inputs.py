@@ -1,4 +1,4 @@
-"""What a node writes down of what happens to its machine, and how it finds itself again in a later life."""
+"""Writes down every input of a node's machine, and restores the machine from them after a restart."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _MOST_DOUBLINGS = 16
 
 
 class Chore(NamedTuple):
-    """A timer of this part's own, in the one table that it shares with the machine."""
+    """The name of a timer of this part, in the table that it shares with the machine's timers."""
 
     kind: str
     peer: str = ""
@@ -39,7 +39,7 @@ _CONTROL = frozenset({ChannelResume, ChannelAck})
 
 
 class NeighboursOwner(Protocol):
-    """The node, as its neighbours' channels see it. All calls are inputs."""
+    """Port to the node, which handles what its neighbours' channels report as inputs."""
 
     def on_start(self) -> None:
         """The process begins."""

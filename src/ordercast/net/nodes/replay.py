@@ -1,4 +1,4 @@
-"""A node's former lives, repeated from its log until the machine is where it was when the process died.
+"""Replays a node's logged inputs until its machine is in the state it had when the process died.
 
 Nothing that the machine does meanwhile leaves: it was sent, delivered and recorded then. What the log has and the trace
 or the application has not, because the process died in between, is told now.
@@ -44,7 +44,7 @@ the inputs, and a journal has as many of them as the log tells of, or less."""
 
 
 class ToldEvents(msgspec.Struct, frozen=True):
-    """How much of a node's history had come out before its process died."""
+    """How much of a node's history its journal and application had seen before its process died."""
 
     events: int = 0
     """Publications, deliveries and notes in its journals."""
@@ -68,7 +68,7 @@ def told_by(journals: Iterable[Path]) -> ToldEvents:
 
 
 class ReplayedEvent(msgspec.Struct, frozen=True):
-    """Something that belongs into the trace."""
+    """An event of a replay that the trace still lacks."""
 
     kind: str
     message: Message | None = None
@@ -88,7 +88,7 @@ class ReplayedEvent(msgspec.Struct, frozen=True):
 
 
 class Replay:
-    """The machine as the log remembers it. It is the machine's outbox meanwhile, and lets nothing out."""
+    """Feeds logged inputs to a machine, and is its outbox meanwhile: effects are counted, none is carried out."""
 
     def __init__(
         self, log: StateLog, build: Callable[[], Machine], codec: Codec, origin: Origin, *, notes_membership: bool

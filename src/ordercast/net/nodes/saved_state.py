@@ -1,4 +1,4 @@
-"""What a machine saves, as bytes that can build nothing but parts of machines.
+"""Serialises saved machine state; reading it can create nothing but parts of machines.
 
     [names of classes, column]        msgpack
 

@@ -99,7 +99,7 @@ Input = (
 
 
 class Whose(msgspec.Struct, frozen=True):
-    """Of which node with which protocol a log is; with another one its inputs would mean something else."""
+    """Whose log it is: with another node, protocol or overlay its inputs would mean something else."""
 
     node: NodeId
     incarnation: int
@@ -110,7 +110,7 @@ class Whose(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What the log begins with."""
+    """The first record of the log: whose it is, the saved state, and the counts up to there."""
 
     whose: Whose
     saved: bytes = b""

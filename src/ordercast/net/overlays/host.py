@@ -1,4 +1,4 @@
-"""A protocol whose neighbours change at run time, on the host of all processes, and its application's end.
+"""Runs a protocol whose neighbours change at run time over TCP, with an application on top.
 
 The machine opens and closes connections by address and is dialed by whoever knows the token. Nothing is numbered or
 sent again: what is lost with a connection is for the protocol to repair, as in the simulator.

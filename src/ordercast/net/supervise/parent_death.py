@@ -1,4 +1,4 @@
-"""A process that must not outlive the one that started it: it holds the read end of a pipe, and ends when that does."""
+"""Ends a process together with the one that started it: it watches a pipe whose other end the starter holds."""
 
 from __future__ import annotations
 

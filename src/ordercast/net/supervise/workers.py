@@ -1,4 +1,4 @@
-"""Whoever runs nodes on behalf of a cluster: a process of its own, or this one."""
+"""Workers that run nodes for a cluster: in a process of their own, or in this one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KilledEarlyError(UsageError):
 
 
 class Worker(Protocol):
-    """Runs some nodes and obeys."""
+    """Port to a worker: it runs some of the nodes and carries out orders."""
 
     nodes: list[NodeId]
 

@@ -43,7 +43,7 @@ _FEW_FRAMES = 16
 
 
 class WireOwner(Protocol):
-    """The process, as a connection sees it."""
+    """Port to the process that a connection belongs to."""
 
     me: Peer
     credentials: Credentials
@@ -89,7 +89,7 @@ class ConnectionEnd:
 
 
 class WireConnection(asyncio.Protocol):
-    """Accepted if it has no address, dialed otherwise."""
+    """One TCP connection, from handshake to end. Dialed if it has an address, accepted otherwise."""
 
     def __init__(self, owner: WireOwner, number: int, address: str = "", to: str = "") -> None:
         """`to` is whom the dialer means to reach; empty: whoever is there."""

@@ -1,4 +1,4 @@
-"""Who is there: both ends prove that they know the token of the role that one of them has, before either is believed.
+"""The handshake: both ends prove that they know the token of the role that is claimed, before either is believed.
 
     dialer                              acceptor
       │ ◀──────────────── Challenge ──────── │   version, nonce
@@ -72,7 +72,7 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class RefusedError(PeerError):
-    """The other end lives and says no."""
+    """The other end answered, and refused the connection."""
 
 
 Greeting = Challenge | Present | Accepted | Refusal

@@ -1,4 +1,4 @@
-"""A delay for a connection on one machine: what leaves it leaves later, in the same order."""
+"""Adds a delay to a connection, for tests and studies on one machine; keeps the order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class LinkDelay:
-    """Puts actions off by the same time each. What is still to be done when a process is killed is lost with it."""
+    """Delays actions by a constant, in order. What is pending when a process is killed is lost with it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, delay_s: float) -> None:
         self._loop = loop

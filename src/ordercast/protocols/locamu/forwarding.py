@@ -39,7 +39,7 @@ LONGEST_BURST = 128
 
 
 class Forwarding(NodePart):
-    """Everything that sends copies."""
+    """Sends all copies of messages: first ones, further ones, and those in another node's name."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules",)
     here: Neighbourhood

@@ -27,7 +27,7 @@ Key = tuple[str, int]
 
 
 class HeldCopies(NodePart):
-    """The copies, for how long each has been here, and who was asked."""
+    """Copies that wait for earlier messages: since when, and which nodes were asked for what is missing."""
 
     constant: ClassVar[tuple[str, ...]] = ("need_ns",)
     durable: ClassVar[tuple[str, ...]] = ("copies",)

@@ -36,7 +36,7 @@ _UNHEARD = -1
 
 
 class Outgoing(State):
-    """The end of a link that sends."""
+    """The sending end of a link."""
 
     def __init__(self) -> None:
         self.session = 0

@@ -33,7 +33,7 @@ HELD, KNOWN, PROCESSED = range(3)
 
 
 class CausalOrdering(NodePart):
-    """What happens to messages and their copies."""
+    """Processes each message once and in causal order; merges the names that further copies bring."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules", "check", "newcomer")
     here: Neighbourhood

@@ -1,4 +1,4 @@
-"""What the parts of a LoCaMu node have in common: own state, and other parts of the same node that they work with."""
+"""Base of the parts of a LoCaMu node: each has state of its own and knows the parts that it works with."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ PUSH = "push"
 
 
 class Resend(NodePart):
-    """Everything that is sent once more, or later."""
+    """Sends messages and names once more, or later, to nodes that lack them."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules", "push_ns")
     here: Neighbourhood

@@ -28,7 +28,7 @@ NOT_ARMED, IN_BACKGROUND, ARMED = range(3)
 
 
 class Rounds(NodePart):
-    """Rounds of acknowledgements, counted for good."""
+    """Sends and answers acknowledgements in numbered rounds."""
 
     constant: ClassVar[tuple[str, ...]] = ("rules", "ack_ns")
     durable: ClassVar[tuple[str, ...]] = ("round",)

@@ -1,4 +1,4 @@
-"""Protocols for a fixed group: a node that lost its state is not the member it was, and there is no other way in."""
+"""Base of protocols with a fixed group: a node that restarts without its state is refused."""
 
 from __future__ import annotations
 

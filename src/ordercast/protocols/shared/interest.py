@@ -1,4 +1,4 @@
-"""What the application of a node wants to have: the last question before a message is delivered."""
+"""A node's subscriptions and destinations: decides whether its application gets a message."""
 
 from __future__ import annotations
 

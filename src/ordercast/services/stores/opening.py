@@ -1,4 +1,4 @@
-"""A store by its name, as users write it."""
+"""Opens a store by the name that users write: memory, a SQLite file or a PostgreSQL address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a packet takes from one process to another."""
+"""Latencies between processes, by region and by pair."""
 
 from __future__ import annotations
 

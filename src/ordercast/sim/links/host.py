@@ -24,7 +24,7 @@ _Outgoing = list[tuple[Channel, Packet, int]]
 
 
 class HostWorld(LinkWorld, Protocol):
-    """The world of a run, as one host uses it and tells it things."""
+    """Port to the world of a run, for one host."""
 
     protocol: ProtocolInfo
     scales: Scales

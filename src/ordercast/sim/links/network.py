@@ -23,7 +23,7 @@ _LOSS, _DUPLICATE, _SECOND_COPY = 1, 2, 3
 
 
 class Server:
-    """Takes packets in order of their coming, at so many picoseconds a byte."""
+    """A queue with a service rate: packets in order of arrival, so many picoseconds a byte."""
 
     __slots__ = ("free", "ps_per_byte", "taken_bytes")
 
@@ -41,7 +41,7 @@ class Server:
 
 
 class LinkWorld(Protocol):
-    """The world of a run, as its links use it."""
+    """Port to the world of a run, for its links."""
 
     clock: Scheduler
     recorder: Recorder | None
@@ -53,7 +53,7 @@ class LinkWorld(Protocol):
 
 
 class LinkEnd(Outbox, Protocol):
-    """A node, as the channels that begin or end at it use it."""
+    """Port to a node, for the channels that begin or end there."""
 
     node: NodeId
     alive: bool

@@ -1,4 +1,4 @@
-"""What the runtime needs to know of a packet: the message in it, its bytes on the wire, its identity for draws.
+"""Facts about packets that the runtime needs: the message inside, the size on the wire, the identity for draws.
 
 Draws must not depend on the number of a message: removing an earlier one would change it. What stays is when the
 publication was asked for, so that is what the simulator writes into payloads, as far as it fits.

@@ -1,4 +1,4 @@
-"""Everything of one run: clock, hosts, channels, members, and what is counted."""
+"""The world of one run: clock, hosts, channels, members and counters."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _PATIENCE = ns(50)
 
 
 class Surroundings(Protocol):
-    """The world of a run, as one of its clients uses it and tells it things."""
+    """Port to the world of a run, for one client."""
 
     processes: Processes
     clock: Scheduler

@@ -1,4 +1,4 @@
-"""What happens to brokers and clients in the course of a run, put on its calendar."""
+"""Puts the faults of a scenario on the calendar of a run of brokers and clients."""
 
 from __future__ import annotations
 

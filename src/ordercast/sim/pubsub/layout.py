@@ -1,4 +1,4 @@
-"""Which brokers and clients there are, who hangs on whom, and how far everybody is from everybody."""
+"""Checks a scenario's tree: which brokers and clients there are, where they are attached, and all latencies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ordercast.sim.links.network import check_link
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The overlay of a scenario, checked. Everything is in the order of the file."""
+    """The tree of a scenario, checked. Everything is in the order of the file."""
 
     parents: dict[NodeId, NodeId | None]
     """Every broker and whom it asks first."""

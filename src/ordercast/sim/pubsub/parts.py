@@ -1,4 +1,4 @@
-"""The machines of a run."""
+"""The broker and client classes that a run is built from; tests replace them."""
 
 from __future__ import annotations
 

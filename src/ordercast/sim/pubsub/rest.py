@@ -1,4 +1,4 @@
-"""Rest: BRK-G7 and BRK-I5. One tree, nothing held or pending, and every member has what every other has."""
+"""Checks that a run has come to rest: one tree, nothing held or pending, all members equal (BRK-G7, BRK-I5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything of one run of brokers and clients: processes, trace rows, and what the workload looks at."""
+"""The world of one run of brokers and clients: processes, trace rows, and the workload's view of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a receiver knew when it went: the past of what it had delivered by then."""
+"""Computes the past of a receiver that left: everything before what it had delivered by then."""
 
 from __future__ import annotations
 

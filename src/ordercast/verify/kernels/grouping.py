@@ -1,4 +1,4 @@
-"""Rows brought together by a small integer, in their order of appearance."""
+"""Groups rows by a small integer, stable in their order."""
 
 from __future__ import annotations
 

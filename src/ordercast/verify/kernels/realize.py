@@ -1,4 +1,4 @@
-"""Could this have happened? Numbers the messages along one possible execution of the recorded logs."""
+"""Numbers the messages along one possible execution of the logs, or reports that there is none."""
 
 from __future__ import annotations
 
