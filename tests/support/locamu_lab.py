@@ -9,13 +9,12 @@ from typing import Any
 
 import msgspec
 
-from ordercast.core.ids import NodeId, Topic
-from ordercast.core.machine import Machine, Outbox, Place
+from ordercast.core.ids import NodeId
+from ordercast.core.machine import Outbox, Place
 from ordercast.core.messages import Message
 from ordercast.core.registry import ProtocolInfo
 from ordercast.core.state import State
-from ordercast.overlay.extended import Routes, TreePlace, extended
-from ordercast.overlay.graphs import Graph
+from ordercast.overlay.extended import Routes
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.held import NEED
 from ordercast.protocols.locamu.links import IncomingSession, Links, Outgoing
@@ -28,7 +27,7 @@ from ordercast.protocols.locamu.rules import CORRECTED
 from ordercast.protocols.locamu.store import Copy, Entry, MessageStore
 from ordercast.protocols.locamu.streams import News, Streams
 from ordercast.protocols.locamu.vectors import Name, Past, Vector, plain
-from tests.support.group import Group
+from tests.support.tree_group import AnyTreeGroup
 
 
 def line(count: int) -> str:
@@ -37,20 +36,11 @@ def line(count: int) -> str:
     return " ".join(names[i] + names[i + 1] for i in range(count - 1))
 
 
-class TreeGroup(Group):
-    """Edges as pairs of characters; groups as strings of their members, which are also their names."""
+class TreeGroup(AnyTreeGroup):
+    """Nodes that write down what they process, and check what they say and forget."""
 
     def __init__(self, edges: str, groups: str, *, protocol: str | ProtocolInfo = "locamu", **options: Any) -> None:
-        names = sorted(set(edges.replace(" ", "")))
-        base = Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
-        topics = {Topic(members): tuple(map(NodeId, members)) for members in groups.split()}
-        self.routes = Routes(base, topics)
-        info = lookup(protocol) if isinstance(protocol, str) else protocol
-        options = {"need_ms": 1.0, "push_ms": 0.0, **options}
-        chosen = info.parse_options(options)
-        assert info.reach is not None
-        linked = extended(self.routes, info.reach(chosen))
-        self.order: dict[str, list[Message]] = {name: [] for name in names}
+        self.order: dict[str, list[Message]] = {name: [] for name in edges.replace(" ", "")}
         """What each node has processed, also where it only passes things on."""
         self.numbered: dict[tuple[int, int, int], str] = {}
         """The message behind every number: forwarder, numbered node, number (LCM-N1)."""
@@ -60,21 +50,9 @@ class TreeGroup(Group):
         """The same when a node processed a message."""
         self.spoken: dict[int, tuple[object, Whole]] = {}
         """What headers of sessions mean: by the identity of the header, which is kept so that it stays the only one."""
-        super().__init__(
-            msgspec.structs.replace(info, build=_watched(info, self)),
-            *names,
-            edges=linked.edges,
-            topics={str(topic): list(members) for topic, members in topics.items()},
-            **options,
-        )
-
-    def build(self, node: str) -> Machine:
-        who = NodeId(node)
-        place = TreePlace(who, self.neighbours[who], self.nodes, self.groups, self.lives[who], (), self.routes)
-        return self.info.build(place, self.options)
-
-    def publish(self, node: str, members: str) -> Message:
-        return self.broadcast(node, topic=members)
+        info = lookup(protocol) if isinstance(protocol, str) else protocol
+        watched = msgspec.structs.replace(info, build=_watched(info, self))
+        super().__init__(watched, edges, groups, **{"need_ms": 1.0, "push_ms": 0.0, **options})
 
     def machine(self, node: str) -> Locamu:
         machine = self.machines[NodeId(node)]
@@ -88,11 +66,7 @@ class TreeGroup(Group):
 
     def travelling(self, message: Message, to: str, by: str | None = None) -> list[Data]:
         """The copies in flight."""
-        return [
-            packet
-            for sender, receiver, packet in self.in_flight
-            if receiver == to and by in {None, sender} and isinstance(packet, Data) and packet.message == message
-        ]
+        return [packet for packet in self.flying(message, to, by) if isinstance(packet, Data)]
 
     def processed(self, node: str, forwarder: str) -> tuple[int, set[int]]:
         """R of a node: how far the stream is processed, and what beyond."""

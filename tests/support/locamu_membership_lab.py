@@ -10,13 +10,13 @@ from ordercast.core.machine import Machine
 from ordercast.core.messages import Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Overlay
-from ordercast.overlay.graphs import Graph
 from ordercast.protocols.locamu.membership.entrance import GONE
 from ordercast.protocols.locamu.membership.notices import Content, decode
 from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Notice
 from ordercast.protocols.locamu.variants import LOCAMU
 from tests.support.group import Group
+from tests.support.tree_group import tree_of
 
 
 class ChangingTree(Group):
@@ -25,14 +25,13 @@ class ChangingTree(Group):
     def __init__(
         self, edges: str, groups: dict[str, str], later: str = "", protocol: ProtocolInfo = LOCAMU, **options: Any
     ) -> None:
-        names = sorted(set(edges.replace(" ", "")))
-        base = Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
+        base = tree_of(edges)
         topics = {Topic(topic): tuple(map(NodeId, members)) for topic, members in groups.items()}
         chosen = {"need_ms": 1.0, "push_ms": 0.0, "check": True, **options}
         self.overlay = Overlay(base, topics, protocol, protocol.parse_options(chosen), [NodeId(node) for node in later])
         super().__init__(
             protocol,
-            *names,
+            *base.nodes,
             edges=self.overlay.graph.edges,
             topics={str(topic): list(members) for topic, members in topics.items()},
             **chosen,

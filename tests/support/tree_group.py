@@ -14,19 +14,23 @@ from ordercast.protocols import lookup
 from tests.support.group import Group
 
 
+def tree_of(edges: str) -> Graph:
+    """Edges as pairs of characters, which are the nodes."""
+    names = sorted(set(edges.replace(" ", "")))
+    return Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
+
+
 class AnyTreeGroup(Group):
     """A group's name is the string of its members."""
 
     def __init__(self, protocol: str | ProtocolInfo, edges: str, groups: str, **options: Any) -> None:
-        names = sorted(set(edges.replace(" ", "")))
-        base = Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
         topics = {Topic(members): tuple(map(NodeId, members)) for members in groups.split()}
-        self.routes = Routes(base, topics)
+        self.routes = Routes(tree_of(edges), topics)
         info = lookup(protocol) if isinstance(protocol, str) else protocol
         assert info.reach is not None
         linked = extended(self.routes, info.reach(info.parse_options(options)))
         members = {str(topic): list(nodes) for topic, nodes in topics.items()}
-        super().__init__(info, *names, edges=linked.edges, topics=members, **options)
+        super().__init__(info, *self.routes.nodes, edges=linked.edges, topics=members, **options)
 
     def build(self, node: str) -> Machine:
         who = NodeId(node)
