@@ -29,12 +29,12 @@ from tests.support.chaos_run import (
     ClientProcess,
     behind_proxies,
     come_to_rest,
-    complaints,
     draws,
     judge_living,
     lost_although_safe,
 )
 from tests.support.proxy import Proxy
+from tests.support.pubsub_lab import complaints
 
 TOPICS = ["t.a", "t.b"]
 _PATIENCE_S = 90.0

@@ -24,7 +24,7 @@ from ordercast.sim.pubsub.run import CLAIMS
 from ordercast.trace.collect import describe_run, journal_tables
 from ordercast.trace.store import EVENT_SCHEMA
 from ordercast.verify.judge import judge_table
-from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict
+from ordercast.verify.verdict import Verdict
 from tests.support.chaos_client import Orders
 from tests.support.proxy import Proxy
 from tests.support.pubsub_lab import TableWriter, between_the_living
@@ -162,17 +162,6 @@ def judge_living(run: Path) -> tuple[Verdict | None, list[tuple[Any, ...]]]:
         return None, rows
     (verdict,) = judge_table(writer.table(), manifest, witnesses=2)
     return verdict, rows
-
-
-def complaints(verdict: Verdict | None) -> list[str]:
-    if verdict is None:
-        return ["nothing was delivered"]
-    found = []
-    for result in verdict.results:
-        if result.verdict == FAIL or (result.verdict == UNKNOWN and result.claimed):
-            story = " | ".join(result.witnesses[0].story) if result.witnesses else result.reason
-            found.append(f"{result.check}: {result.verdict} ({result.violations}): {story}")
-    return found
 
 
 def lost_although_safe(directory: Path, rows: list[tuple[Any, ...]], readers: list[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from ordercast.client.machine import ClientMachine
@@ -22,6 +22,7 @@ from ordercast.pubsub.client_packets import (
 )  # fmt: skip
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
+from tests.support.hand_wires import HandWires
 
 MS = 1_000_000
 P = TypeVar("P", bound=Packet)
@@ -29,42 +30,6 @@ P = TypeVar("P", bound=Packet)
 
 def publication(origin: str, number: int, topic: str = "t", payload: bytes = b"x") -> Publication:
     return Publication(Origin(origin), number, Topic(topic), payload, Guarantee.CAUSAL, ("",))
-
-
-class HandWires:
-    """Records effects; time passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-        self.dialed: list[str] = []
-        self.closed: list[tuple[Connection, str]] = []
-        self.sent: list[tuple[Connection, Packet]] = []
-        self.timers: dict[Hashable, int] = {}
-        self.background: dict[Hashable, bool] = {}
-        self.notes: list[tuple[str, dict[str, str]]] = []
-
-    def open(self, address: str) -> Connection:
-        self.dialed.append(address)
-        return len(self.dialed)
-
-    def send(self, connection: Connection, packet: Packet) -> None:
-        self.sent.append((connection, packet))
-
-    def close(self, connection: Connection, reason: str = "") -> None:
-        self.closed.append((connection, reason))
-
-    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
-        self.timers[name] = self.now_ns + delay_ns
-        self.background[name] = background
-
-    def cancel_timer(self, name: Hashable) -> None:
-        self.timers.pop(name, None)
-
-    def note(self, kind: str, info: Mapping[str, str]) -> None:
-        self.notes.append((kind, dict(info)))
-
-    def count(self, name: str, by: int = 1) -> None:
-        pass
 
 
 class HandApp:

@@ -16,7 +16,7 @@ from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Notice
 from ordercast.protocols.locamu.variants import LOCAMU
 from tests.support.group import Group
-from tests.support.tree_group import tree_of
+from tests.support.tree_group import graph_of
 
 
 class ChangingTree(Group):
@@ -25,7 +25,7 @@ class ChangingTree(Group):
     def __init__(
         self, edges: str, groups: dict[str, str], later: str = "", protocol: ProtocolInfo = LOCAMU, **options: Any
     ) -> None:
-        base = tree_of(edges)
+        base = graph_of(edges)
         topics = {Topic(topic): tuple(map(NodeId, members)) for topic, members in groups.items()}
         chosen = {"need_ms": 1.0, "push_ms": 0.0, "check": True, **options}
         self.overlay = Overlay(base, topics, protocol, protocol.parse_options(chosen), [NodeId(node) for node in later])

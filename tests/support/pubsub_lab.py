@@ -216,7 +216,7 @@ def run_pubsub(
     problems += filters.missed(writer.rows)[:3]
     verdict = _verdict(writer, manifest) if judge else None
     if verdict is not None:
-        problems += _complaints(verdict, drained=drained)
+        problems += complaints(verdict, drained=drained)
     return Finding(problems, verdict, world, events, writer.rows)
 
 
@@ -275,7 +275,10 @@ def _closed_part(stay: list[tuple[Any, ...]], seen: dict[str, int], *, faults: b
     return kept
 
 
-def _complaints(verdict: Verdict, *, drained: bool) -> list[str]:
+def complaints(verdict: Verdict | None, *, drained: bool = True) -> list[str]:
+    """What is broken, or was promised and could not be told although the run came to rest."""
+    if verdict is None:
+        return ["nothing was delivered"]
     found = []
     for result in verdict.results:
         undecided = result.verdict == UNKNOWN and result.claimed and drained

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.verify.verdict import Verdict
-from tests.support.chaos_run import complaints
+from tests.support.pubsub_lab import complaints
 
 NEW = "b9"
 """A broker that nobody has configured."""

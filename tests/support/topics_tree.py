@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
 from ordercast.broker.place import NO_LIMIT, BrokerPlace, NoBrokerLedger, SavedBroker
@@ -15,6 +14,7 @@ from ordercast.pubsub.client_packets import Acks, Entries, Granted, Live, Resume
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received
 from ordercast.pubsub.settings import BrokerSettings
+from tests.support.hand_wires import HandWires
 
 T = Topic("t")
 
@@ -34,18 +34,16 @@ class HandOverlay:
         self.dead: dict[NodeId, int] = {}
 
 
-class HandWires:
+class TreeWires(HandWires):
     """What one process sends waits in the tree's queues."""
 
     def __init__(self, tree: Tree, name: str) -> None:
+        super().__init__()
         self.tree = tree
         self.name = name
-        self.timers: dict[Hashable, int] = {}
-        self.notes: list[tuple[str, dict[str, str]]] = []
-        self.counts: dict[str, int] = {}
 
     @property
-    def now_ns(self) -> int:
+    def now_ns(self) -> int:  # type: ignore[override]
         return self.tree.now_ns
 
     @now_ns.setter
@@ -60,18 +58,6 @@ class HandWires:
 
     def close(self, connection: Connection, reason: str = "") -> None:
         raise NotImplementedError(reason)
-
-    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
-        self.timers[name] = self.tree.now_ns + delay_ns
-
-    def cancel_timer(self, name: Hashable) -> None:
-        self.timers.pop(name, None)
-
-    def note(self, kind: str, info: Mapping[str, str]) -> None:
-        self.notes.append((kind, dict(info)))
-
-    def count(self, name: str, by: int = 1) -> None:
-        self.counts[name] = self.counts.get(name, 0) + by
 
 
 class Somebody:
@@ -173,12 +159,12 @@ class Tree:
         overlay.life = life
         self.dead.discard(name)
         self.brokers[name] = self.topics_type(
-            self.settings, HandWires(self, name), overlay, NoBrokerLedger(), saved, self.place
+            self.settings, TreeWires(self, name), overlay, NoBrokerLedger(), saved, self.place
         )
 
-    def wires(self, name: str) -> HandWires:
+    def wires(self, name: str) -> TreeWires:
         wires = self.brokers[name].wires
-        assert isinstance(wires, HandWires)
+        assert isinstance(wires, TreeWires)
         return wires
 
     def connect(self, one: str, other: str) -> tuple[Connection, Connection]:

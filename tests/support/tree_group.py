@@ -14,7 +14,7 @@ from ordercast.protocols import lookup
 from tests.support.group import Group
 
 
-def tree_of(edges: str) -> Graph:
+def graph_of(edges: str) -> Graph:
     """Edges as pairs of characters, which are the nodes."""
     names = sorted(set(edges.replace(" ", "")))
     return Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
@@ -25,7 +25,7 @@ class AnyTreeGroup(Group):
 
     def __init__(self, protocol: str | ProtocolInfo, edges: str, groups: str, **options: Any) -> None:
         topics = {Topic(members): tuple(map(NodeId, members)) for members in groups.split()}
-        self.routes = Routes(tree_of(edges), topics)
+        self.routes = Routes(graph_of(edges), topics)
         info = lookup(protocol) if isinstance(protocol, str) else protocol
         assert info.reach is not None
         linked = extended(self.routes, info.reach(info.parse_options(options)))

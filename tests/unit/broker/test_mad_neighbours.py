@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,42 +39,10 @@ from ordercast.pubsub.tree_packets import (
     Welcome,
 )
 from tests.support.any_packet import any_packet
+from tests.support.hand_wires import HandWires
 
 T = Topic("t.x")
 TERM = (1, NodeId("b0"))
-
-
-class Nowhere:
-    """Wires into the void."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-        self.opened = 100
-        self.sent: list[tuple[Connection, Packet]] = []
-        self.timers: dict[Hashable, int] = {}
-
-    def open(self, address: str) -> Connection:
-        assert address
-        self.opened += 1
-        return self.opened
-
-    def send(self, connection: Connection, packet: Packet) -> None:
-        self.sent.append((connection, packet))
-
-    def close(self, connection: Connection, reason: str = "") -> None:
-        pass
-
-    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
-        self.timers[name] = self.now_ns + delay_ns
-
-    def cancel_timer(self, name: Hashable) -> None:
-        self.timers.pop(name, None)
-
-    def note(self, kind: str, info: Mapping[str, str]) -> None:
-        pass
-
-    def count(self, name: str, by: int = 1) -> None:
-        pass
 
 
 class Surrounded:
@@ -82,7 +50,7 @@ class Surrounded:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.wires = Nowhere()
+        self.wires = HandWires(first=101)
         names = {NodeId(f"b{i}"): f"b{i}" for i in range(4)}
         root = chance.random() < 0.5
         me, parent = (NodeId("b0"), None) if root else (NodeId("b3"), NodeId("b0"))
@@ -118,9 +86,7 @@ class Surrounded:
 
     def let_time_pass(self) -> None:
         if self.wires.timers:
-            name = min(self.wires.timers, key=lambda timer: (self.wires.timers[timer], str(timer)))
-            self.wires.now_ns = max(self.wires.now_ns, self.wires.timers.pop(name))
-            self.act(self.broker.on_timer, name)
+            self.act(self.broker.on_timer, self.wires.next_timer())
 
 
 @pytest.mark.parametrize("kinds", [TOPIC_PACKETS, (*TREE_PACKETS, *TOPIC_PACKETS, Entries), CLIENT_PACKETS])

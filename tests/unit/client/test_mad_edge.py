@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,46 +12,14 @@ from ordercast.client.machine import ClientMachine
 from ordercast.client.settings import ClientSettings
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import Topic
-from ordercast.core.messages import Packet
-from ordercast.core.process import Connection, Peer
+from ordercast.core.process import Peer
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Entries, Granted, Live, TopicState, View
 from ordercast.pubsub.publications import Publication, void
 from tests.support.any_packet import any_packet
 from tests.support.client_edge import publication
+from tests.support.hand_wires import HandWires
 
 T = Topic("t.x")
-
-
-class Nowhere:
-    """Wires into the void."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-        self.opened = 0
-        self.timers: dict[Hashable, int] = {}
-
-    def open(self, address: str) -> Connection:
-        assert address
-        self.opened += 1
-        return self.opened
-
-    def send(self, connection: Connection, packet: Packet) -> None:
-        pass
-
-    def close(self, connection: Connection, reason: str = "") -> None:
-        pass
-
-    def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
-        self.timers[name] = self.now_ns + delay_ns
-
-    def cancel_timer(self, name: Hashable) -> None:
-        self.timers.pop(name, None)
-
-    def note(self, kind: str, info: Mapping[str, str]) -> None:
-        pass
-
-    def count(self, name: str, by: int = 1) -> None:
-        pass
 
 
 class Reader:
@@ -71,21 +39,21 @@ class Reader:
         return lambda *_, **__: None
 
 
-def reading() -> tuple[ClientMachine, Reader, Nowhere]:
-    wires, reader = Nowhere(), Reader()
+def reading() -> tuple[ClientMachine, Reader, HandWires]:
+    wires, reader = HandWires(), Reader()
     machine = ClientMachine("ann", 1, ("b0:1", "b1:1"), wires, reader, ClientSettings(consumes_at_once=False))
     reader.machine = machine
     machine.on_start()
     _answer(machine, wires)
     machine.subscribe(T)
-    machine.on_packets(wires.opened, [TopicState(T, {}, {}), Granted(T, {}, new=True), Live(T)])
+    machine.on_packets(wires.last_opened, [TopicState(T, {}, {}), Granted(T, {}, new=True), Live(T)])
     machine.on_turn_end()
     return machine, reader, wires
 
 
-def _answer(machine: ClientMachine, wires: Nowhere) -> None:
-    machine.on_opened(wires.opened, Peer("broker", "b0", 0))
-    machine.on_packets(wires.opened, [View(())])
+def _answer(machine: ClientMachine, wires: HandWires) -> None:
+    machine.on_opened(wires.last_opened, Peer("broker", "b0", 0))
+    machine.on_packets(wires.last_opened, [View(())])
 
 
 def test_whatever_an_edge_says_the_client_goes_on() -> None:
@@ -106,16 +74,14 @@ def test_whatever_an_edge_says_the_client_goes_on() -> None:
                     _answer(machine, wires)
             machine.on_turn_end()
             if wires.timers and chance.random() < 0.1:
-                name = min(wires.timers, key=lambda timer: (wires.timers[timer], str(timer)))
-                wires.now_ns = max(wires.now_ns, wires.timers.pop(name))
-                machine.on_timer(name)
+                machine.on_timer(wires.next_timer())
                 machine.on_turn_end()
 
 
 def test_a_publication_on_another_topic_is_not_handed_on() -> None:
     machine, reader, wires = reading()
     with pytest.raises(PeerError, match=r"b0: sent a publication on another topic among those on t\.x"):
-        machine.on_packets(wires.opened, [Entries(T, (publication("bob", 1, "elsewhere"),))])
+        machine.on_packets(wires.last_opened, [Entries(T, (publication("bob", 1, "elsewhere"),))])
     assert reader.taken == []
 
 
@@ -123,7 +89,7 @@ def test_a_void_is_handed_to_no_application_and_closes_the_gap() -> None:
     """BRK-V1: also while the application has not taken what came before."""
     machine, reader, wires = reading()
     first, third = publication("bob", 1, T), publication("bob", 3, T)
-    machine.on_packets(wires.opened, [Entries(T, (first, third)), Entries(T, (void(first.origin, 2, T),))])
+    machine.on_packets(wires.last_opened, [Entries(T, (first, third)), Entries(T, (void(first.origin, 2, T),))])
 
     assert reader.taken == [first, third]
     membership = machine.topics[T]

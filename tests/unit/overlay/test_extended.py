@@ -9,18 +9,13 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.overlay.extended import Overlay, Routes, TreePlace, check_tree, extended
 from ordercast.overlay.graphs import Graph
 from ordercast.protocols import lookup
-
-
-def graph(edges: str) -> Graph:
-    names = sorted(set(edges.replace(" ", "")))
-    return Graph(map(NodeId, names), [(NodeId(edge[0]), NodeId(edge[1])) for edge in edges.split()])
-
+from tests.support.tree_group import graph_of
 
 SPIDER = "01 12 23 34 25"
 
 
 def routes(edges: str = SPIDER, **groups: str) -> Routes:
-    return Routes(graph(edges), {Topic(topic): tuple(map(NodeId, members)) for topic, members in groups.items()})
+    return Routes(graph_of(edges), {Topic(topic): tuple(map(NodeId, members)) for topic, members in groups.items()})
 
 
 def test_links_join_everybody_within_reach() -> None:
@@ -66,7 +61,7 @@ def test_shadows_are_beside_the_route() -> None:
 
 
 def test_a_protocol_without_reach_gets_the_graph_as_it_is() -> None:
-    ring = graph("01 12 20")
+    ring = graph_of("01 12 20")
     overlay = Overlay(ring, {}, lookup("flood"), lookup("flood").parse_options({}))
     assert overlay.graph is ring
     assert not isinstance(overlay.place(NodeId("0"), 0), TreePlace)
@@ -74,7 +69,7 @@ def test_a_protocol_without_reach_gets_the_graph_as_it_is() -> None:
 
 def test_a_protocol_for_trees_gets_places_that_know_the_tree() -> None:
     info = lookup("locamu")
-    overlay = Overlay(graph(SPIDER), {}, info, info.parse_options({"f": 2}))
+    overlay = Overlay(graph_of(SPIDER), {}, info, info.parse_options({"f": 2}))
     place = overlay.place(NodeId("0"), 0)
     assert isinstance(place, TreePlace)
     assert place.neighbours == tuple("1235")
@@ -83,9 +78,9 @@ def test_a_protocol_for_trees_gets_places_that_know_the_tree() -> None:
 @pytest.mark.parametrize(
     ("bad", "options", "reason"),
     [
-        (graph("01 12 20"), {}, "overlay: locamu needs a tree, and this graph has a cycle"),
-        (graph("01 23"), {}, "overlay: not connected: 2 cannot be reached from 0"),
-        (graph("01 12"), {"f": 2}, "options.f: 2 is too large for locamu on this tree: its longest path has 2 hops"),
+        (graph_of("01 12 20"), {}, "overlay: locamu needs a tree, and this graph has a cycle"),
+        (graph_of("01 23"), {}, "overlay: not connected: 2 cannot be reached from 0"),
+        (graph_of("01 12"), {"f": 2}, "options.f: 2 is too large for locamu on this tree: its longest path has 2 hops"),
         (Graph(map(NodeId, "01"), [(NodeId("0"), NodeId("1"))], [NodeId("1")]), {}, "1 is only a client"),
     ],
 )
@@ -96,7 +91,7 @@ def test_what_is_no_tree_or_too_small_is_refused(bad: Graph, options: dict[str, 
 
 
 def test_a_node_that_is_there_twice_is_refused() -> None:
-    twice = graph("01 12")
+    twice = graph_of("01 12")
     twice.nodes = (*twice.nodes, NodeId("1"))
     with pytest.raises(UsageError, match="node 1 is there twice"):
         check_tree(twice, "locamu")
@@ -132,7 +127,7 @@ def test_a_rank_is_never_used_again() -> None:
 
 def test_who_joins_later_is_linked_in_the_graph_and_not_on_the_tree() -> None:
     info = lookup("locamu")
-    overlay = Overlay(graph(SPIDER), {}, info, info.parse_options({}), [NodeId("4"), NodeId("3")])
+    overlay = Overlay(graph_of(SPIDER), {}, info, info.parse_options({}), [NodeId("4"), NodeId("3")])
     early, late = overlay.place(NodeId("2"), 0), overlay.place(NodeId("4"), 0)
     assert isinstance(early, TreePlace)
     assert isinstance(late, TreePlace)
