@@ -166,7 +166,7 @@ class Client:
                 self._failure = self._failure or error
 
     def drain(self, timeout: float | None = None) -> None:
-        """Wait while the outbox is full or the overlay asks for a pause."""
+        """Wait while the outbox is full or the broker tree asks for a pause."""
         self._thread.call(self._drain(timeout))
 
     async def _drain(self, timeout: float | None) -> None:

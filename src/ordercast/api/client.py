@@ -82,7 +82,7 @@ class Client:
 
     @property
     def unanswered(self) -> tuple[Publication, ...]:
-        """What the last session of this data directory, which the overlay gave up, was never told to be safe.
+        """What the last session of this data directory, which the broker tree gave up, was never told to be safe.
 
         Others may have got it or not, nobody knows. It is not published again: that is for the application to decide,
         which then calls `forget_unanswered`.
@@ -96,7 +96,7 @@ class Client:
             self._host.turn(self._ledger.forget_unanswered)
 
     def on_event(self, callback: Callable[[Event], None]) -> None:
-        """Call back when the edge is lost or found, or the overlay asks for a pause. Nobody has to do anything then."""
+        """Call back when the edge is lost or found, or a pause is asked for. Nobody has to do anything then."""
         self._bridge.watchers.append(callback)
 
     def taken_up_to(self, topic: str) -> Vector:
@@ -117,7 +117,7 @@ class Client:
     ) -> str:  # fmt: skip
         """Publish and wait until the message has come as far as `ack` says; its id.
 
-        `edge`: the edge broker has it. `safe`: it survives the broker crashes that the overlay is set up to survive.
+        `edge`: the edge broker has it. `safe`: it survives as many broker crashes as the tree is set up to survive.
         `delivered`: the application of every subscriber has taken it.
         """
         check_ack(ack)
@@ -144,7 +144,7 @@ class Client:
         named = NO_KEY if key is None and not keys else _keys(key, keys)
         self._budget -= 1
         if self._budget < 0:
-            raise OutboxFull(f"outbox: {self.unsettled} publications wait for the overlay; await client.drain()")
+            raise OutboxFull(f"outbox: {self.unsettled} publications wait for the broker tree; await client.drain()")
         number = self._machine.publish(topic, payload, named, level)  # type: ignore[arg-type]
         if self._bridge.journal is not None:
             self._record(Topic(topic), number)
@@ -181,11 +181,11 @@ class Client:
             journal.publish(self._host.now_ns, self._machine.topics[topic].outbox[number])
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Let the loop work, and wait while the outbox is full or the overlay asks for a pause."""
+        """Let the loop work, and wait while the outbox is full or the broker tree asks for a pause."""
         await asyncio.sleep(0)
         self._check_open()
         if self.unsettled >= self._outbox_limit or self._bridge.closed_flows:
-            await _within(self._room(), timeout, f"{self.unsettled} publications wait for the overlay")
+            await _within(self._room(), timeout, f"{self.unsettled} publications wait for the broker tree")
 
     async def _room(self) -> None:
         while self.unsettled >= self._outbox_limit // 2 or self._bridge.closed_flows:
@@ -217,7 +217,7 @@ class Client:
     async def subscribe(self, topic: str, *, timeout: float | None = 30.0) -> Inbox:
         """Read a topic, or all topics of a filter (`accounts.*`, `accounts.>`), from now on.
 
-        Returns when the overlay has confirmed it: what anybody publishes after that will be delivered here.
+        Returns when the broker tree has confirmed it: what anybody publishes after that will be delivered here.
         """
         self._check_open()
         check_filter(topic)
@@ -275,7 +275,7 @@ class Client:
         """Wait until what was published is safe, and disconnect.
 
         A client with a data directory keeps its subscriptions, and goes on from here when it connects again; one
-        without takes leave of the overlay, so that nobody waits for it.
+        without takes leave of the broker tree, so that nobody waits for it.
 
         Args:
             stay: what a trace of this client says about its end. It stayed to the end of its run, and is owed
@@ -310,7 +310,7 @@ class Client:
             await self._host.stop("the client closes")
 
     async def abandon(self) -> None:
-        """Disconnect without taking leave: to the overlay it looks like a crash."""
+        """Disconnect without taking leave: to the broker tree it looks like a crash."""
         self._closed = True
         self._flushing = False
         self._bridge.end(None)
@@ -330,7 +330,7 @@ class Client:
             await self._end()  # The error is what the caller has to hear of.
 
     def _tell_taken(self) -> None:
-        """Only what the application has read is reported to the overlay as stable."""
+        """Only what the application has read is reported to the broker tree as stable."""
         counts = self._bridge.taken()
         if counts and not self._closed and not self._machine.ended and self._host.failure is None:
             self._host.turn(self._take_note, counts)

@@ -99,7 +99,7 @@ def connect(
         trace: a directory where the client records what it publishes and receives, for `ordercast verify`.
         timeout: seconds to find a broker.
         cluster: the name of the cluster, if it must be that one.
-        outbox_limit: publications that may wait for the overlay before `publish` and `drain` wait.
+        outbox_limit: publications that may wait for the broker tree before `publish` and `drain` wait.
         settings: the client's own timers.
         wire: limits of its connections.
     """

@@ -123,7 +123,7 @@ class SqliteLedger:
         self._write_one("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def begin_session(self, client: str, session: int) -> None:
-        """A first session, or a new one after the overlay gave the last one up.
+        """A first session, or a new one after the broker tree gave the last one up.
 
         What had been delivered stays delivered. What the last session had published is its own.
         """

@@ -27,7 +27,7 @@ class Subscriptions:
         self.inboxes: list[Inbox] = []
         self.live: set[Topic] = set()
         self.found: dict[str, set[Topic]] = {}
-        """Per filter, the topics that the overlay has told of."""
+        """Per filter, the topics that the broker tree has told of."""
         self._routes: dict[Topic, tuple[Inbox, ...]] = {}
         self._waiting_live: dict[str, _Futures] = {}
         self._waiting_left: dict[Topic, _Futures] = {}
@@ -78,7 +78,7 @@ class Subscriptions:
     def needed(self, topic: Topic) -> bool:
         return any(inbox.takes(topic) for inbox in self.inboxes)
 
-    # Waiting for the overlay
+    # Waiting for the broker tree
 
     async def until_live(self, topic: Topic) -> None:
         if topic not in self.live:

@@ -11,7 +11,7 @@ from ordercast.core.errors import unknown_name
 
 DELIVERED = "delivered"
 _REACHES = {EDGE: (EDGE,), SAFE: (EDGE, SAFE), STABLE: (EDGE, SAFE, DELIVERED)}
-"""Who is content with a level that the overlay reports."""
+"""Who is content with a level that the broker tree reports."""
 ACKS = (EDGE, SAFE, DELIVERED)
 """What a publisher may wait for: the edge broker has it; it survives the crashes it is promised to survive; every
 subscriber's application has it."""

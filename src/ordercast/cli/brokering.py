@@ -225,7 +225,7 @@ def _let_go(deed: str, broker_id: str, known: tuple[list[tuple[str, str]], str],
     ports = [address for _, address in known[0] if address]
     key = token or known[1]
     seen = _overlays(ports, key)
-    deciding = [address for address, overlay in seen.items() if overlay["decides"]]
+    deciding = [address for address, tree in seen.items() if tree["decides"]]
     if not deciding and (len(seen) == len(known[0]) or len(ports) > 1):
         raise UsageError(f"broker {broker_id!r}: no root decides now: more than half of the brokers must run")
     order(deciding[0] if deciding else ports[0], deed, broker_id, key)
@@ -247,8 +247,8 @@ def _overlays(ports: list[str], token: str) -> dict[str, Any]:
 def _is_gone(broker_id: str, seen: dict[str, Any]) -> bool:
     """Nobody who answers counts on it, and it does not answer itself; one change is complete when its root says so."""
     return all(
-        overlay["node"] != broker_id and broker_id not in overlay["directory"] and overlay["changing"] != broker_id
-        for overlay in seen.values()
+        tree["node"] != broker_id and broker_id not in tree["directory"] and tree["changing"] != broker_id
+        for tree in seen.values()
     )
 
 
@@ -314,12 +314,12 @@ def _print_status(cluster: Cluster, *, json: bool) -> list[BrokerState]:
 
     table = Table("broker", "state", "role", "term", "parent", "children", "clients", "address", "pid")
     for state in states:
-        overlay = (state.detail or {}).get("overlay", {})
+        tree = (state.detail or {}).get("overlay", {})
         clients = [c for c in (state.detail or {}).get("connections", ()) if c["kind"] == "client"]
         told = state.state if state.problem is None else f"{state.state}: {state.problem}"
         table.add_row(
-            state.id, told, _told(overlay.get("role")), _told(overlay.get("term")), _told(overlay.get("parent")),
-            _told(overlay.get("children")), str(len(clients)) if state.detail else "", state.address,
+            state.id, told, _told(tree.get("role")), _told(tree.get("term")), _told(tree.get("parent")),
+            _told(tree.get("children")), str(len(clients)) if state.detail else "", state.address,
             str(state.pid or ""),
         )  # fmt: skip
     console().print(table)

@@ -44,7 +44,7 @@ class Membership(State):
         self.receiving = bool(kept.receives) and kept.granted
         """Whether deliveries go to the application: from the first grant until it unsubscribes."""
         self.counted = kept.receives is not None
-        """The overlay may count this client among the members: it has to take leave, or come back."""
+        """The broker tree may count this client among the members: it has to take leave, or come back."""
         self.open = True
         self.counter = kept.counter
         self.outbox: dict[int, Publication] = {publication.number: publication for publication in kept.outbox}

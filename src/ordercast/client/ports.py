@@ -46,10 +46,10 @@ class ClientApp(Protocol):
         """This publication will never be delivered to anybody."""
 
     def flow(self, topic: Topic, *, open_: bool) -> None:
-        """BRK-ST4: whether the overlay takes publications of the topic now."""
+        """BRK-ST4: whether the broker tree takes publications of the topic now."""
 
     def session_lost(self, reason: str, unanswered: Sequence[Publication]) -> None:
-        """BRK-C9: the overlay has given this session up; who has what is unanswered is unknown. The machine is over."""
+        """BRK-C9: the brokers have given this session up; who has what is unanswered is unknown. The machine is over."""
 
     def connected(self, broker: str) -> None:
         """There is an edge."""

@@ -19,7 +19,7 @@ class BusSessionLost(ClientLost):
     def __init__(self, reason: str, *, fenced: bool = False) -> None:
         super().__init__(reason)
         self.fenced = fenced
-        """The overlay has given it up (FM5): the state beside it must be replaced by that of a member."""
+        """The broker tree has given it up (FM5): the state beside it must be replaced by that of a member."""
 
 
 class Bus(Protocol):
@@ -38,19 +38,19 @@ class Bus(Protocol):
     def publish(
         self, topic: Topic, payload: bytes, keys: tuple[str, ...], guarantee: Guarantee
     ) -> asyncio.Future[None] | None:
-        """Publish now. The future is done when the overlay has taken responsibility, or says that it never will.
+        """Publish now. The future is done when the broker tree has taken responsibility, or says that it never will.
 
         None: it has taken it already.
         """
 
     async def drain(self) -> None:
-        """Wait while more was published than the overlay can take."""
+        """Wait while more was published than the broker tree can take."""
 
     async def deliveries(self) -> Sequence[Publication]:
         """The next ones, in delivery order, at least one; raises SessionLost when there will be none."""
 
     def consumed(self, publications: Sequence[Publication]) -> None:
-        """They are safe in the store of this replica: only now the overlay may count them as received here."""
+        """They are safe in the store of this replica: only now the broker tree may count them as received here."""
 
     async def close(self) -> None:
         """Leave in good order."""

@@ -20,7 +20,7 @@ from ordercast.services.bus import BusSessionLost
 class ClientBus:
     """Deliveries of a topic are handed over a batch at a time: the next one when the store has the last.
 
-    So the overlay counts as received exactly what is safe in the store, whatever happens to this process.
+    So the broker tree counts as received exactly what is safe in the store, whatever happens to this process.
     """
 
     def __init__(self, client: Client) -> None:

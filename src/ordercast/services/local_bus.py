@@ -42,7 +42,7 @@ class _TopicLog:
 
 
 class LocalHub:
-    """The overlay: `connect` gives every replica a bus. `interleave` false: all get the order of publication."""
+    """The broker tree: `connect` gives every replica a bus. `interleave` false: all get the order of publication."""
 
     def __init__(self, *, seed: int = 0, interleave: bool = True, order_scope: str = "session", batch: int = 8) -> None:
         self.seed = seed
@@ -67,7 +67,7 @@ class LocalHub:
         self._buses[origin].end(BusSessionLost(f"{origin}: fenced", fenced=True))
 
     def stabilise(self) -> None:
-        """Forget what every member has consumed, as the overlay does when it is stable."""
+        """Forget what every member has consumed, as the broker tree does when it is stable."""
         for log in self._topics.values():
             if not log.members:
                 continue

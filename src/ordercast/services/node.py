@@ -159,7 +159,7 @@ class ReplicaNode:
         self._publish(topic, Unit(b"", calls), keys, level)
 
     async def drain(self) -> None:
-        """After much that nobody awaits: let the overlay catch up."""
+        """After much that nobody awaits: let the broker tree catch up."""
         await self.bus.drain()
 
     async def read(self, topic: Topic, call: Call) -> Any:
@@ -187,7 +187,7 @@ class ReplicaNode:
             taken.add_done_callback(lambda done: self._was_taken(token, done))
 
     def _was_taken(self, token: bytes, done: asyncio.Future[None]) -> None:
-        """A publication that the overlay will never take has no echo to wait for."""
+        """A publication that the broker tree will never take has no echo to wait for."""
         error = None if done.cancelled() else done.exception()
         answer = self._waiting.pop(token, None) if error is not None else None
         if answer is not None and not answer.done() and error is not None:

@@ -1,7 +1,7 @@
 """A replica: deliveries in, effects in the store, each exactly once.
 
 What was received and what it did are written in one store transaction. After a restart the received-set that is read
-back says what to ask the overlay for; what is delivered a second time is recognised and skipped. A commit that fails
+back says what to ask the brokers for; what is delivered a second time is recognised and skipped. A commit that fails
 is repeated with the same changes; nothing is skipped and nothing is done twice.
 """
 

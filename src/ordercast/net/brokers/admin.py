@@ -145,12 +145,12 @@ class Admin:
 
     def problem(self) -> str | None:
         """Why this broker cannot do its work now."""
-        overlay = self._broker.tree
+        tree = self._broker.tree
         if self._host.failure is not None:
             return "stopped"
-        if overlay.seeking:
+        if tree.seeking:
             return "seeking a parent"
-        if overlay.is_root and not overlay.decides:
+        if tree.is_root and not tree.decides:
             return "root that waits for its lease"
         return None
 

@@ -62,7 +62,7 @@ class SimClient:
         self.published = 0
         self.delivered = 0
         self.lost_session = ""
-        """Why the overlay has given its session up."""
+        """Why the broker tree has given its session up."""
         self.process = world.processes.add(name, "client", self._build)
 
     def _build(self, wires: Wires, _peer: Peer) -> ClientMachine:

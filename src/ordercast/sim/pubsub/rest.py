@@ -37,16 +37,16 @@ def _tree(brokers: dict[NodeId, Broker]) -> Iterator[str]:
     if len(roots) != 1:
         yield f"{len(roots)} roots"
     for name, broker in brokers.items():
-        overlay = broker.tree
-        if overlay.is_root:
-            if not overlay.decides:
+        tree = broker.tree
+        if tree.is_root:
+            if not tree.decides:
                 yield f"root {name} does not decide yet"
             continue
-        parent = brokers.get(overlay.parent_name) if overlay.parent_name is not None else None
-        if overlay.seeking or parent is None:
+        parent = brokers.get(tree.parent_name) if tree.parent_name is not None else None
+        if tree.seeking or parent is None:
             yield f"{name} has no parent"
         elif name not in parent.tree.children.values():
-            yield f"{name} is no child of its parent {overlay.parent_name}"
+            yield f"{name} is no child of its parent {tree.parent_name}"
 
 
 def _client(client: SimClient) -> Iterator[str]:
