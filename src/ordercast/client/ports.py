@@ -49,7 +49,7 @@ class ClientApp(Protocol):
         """BRK-ST4: whether the broker tree takes publications of the topic now."""
 
     def session_lost(self, reason: str, unanswered: Sequence[Publication]) -> None:
-        """BRK-C9: the brokers have given this session up; who has what is unanswered is unknown. The machine is over."""
+        """BRK-C9: the brokers have given this session up; who has what is unanswered is unknown. It is over."""
 
     def connected(self, broker: str) -> None:
         """There is an edge."""

@@ -39,6 +39,7 @@ _REASONS = {
     200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
     405: "Method Not Allowed", 409: "Conflict", 503: "Service Unavailable",
 }  # fmt: skip
+_READ_ONLY = ("/healthz", "/metrics", "/status", "/explain")
 _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -133,6 +134,8 @@ class Admin:
     def order(self, target: str) -> Answer:
         """What a POST to `target` does."""
         parts = urlsplit(target)
+        if parts.path in _READ_ONLY:
+            return 405, _TEXT, f"{parts.path} is for GET\n".encode()
         tree = self._broker.tree
         act = {"/leave": tree.ask_to_leave, "/remove": tree.remove}.get(parts.path)
         wanted = parse_qs(parts.query).get("id")
