@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from ordercast.core.ids import NodeId
@@ -127,9 +129,12 @@ def test_only_break_degree_exceeds_the_limit() -> None:
         lab.world.crash(victim)
     lab.settle()
 
-    excess = {node: -overlay.residual for node, overlay in lab.living().items() if overlay.residual < 0}
-    assert all(lab.world.processes[node].counters["broke_degree"] >= over for node, over in excess.items())
-    assert list(lab.tree().values()).count("b0") >= 3
+    below = Counter(lab.tree().values())
+    at_it = Counter(EIGHT_CLIENTS.values())
+    broken = {node: lab.world.processes[node].counters["broke_degree"] for node in lab.living()}
+    assert below["b0"] in (3, 4)
+    assert all(1 + below[node] + at_it[node] <= 3 for node in ("b4", "b5", "b6", "b7"))
+    assert broken == {"b0": below["b0"] - 3, "b4": 0, "b5": 0, "b6": 0, "b7": 0}
 
 
 def test_a_dead_broker_disappears_from_every_view() -> None:
