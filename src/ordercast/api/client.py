@@ -274,8 +274,8 @@ class Client:
     async def close(self, *, stay: bool = True, timeout: float | None = 10.0) -> None:
         """Wait until what was published is safe, and disconnect.
 
-        A client with a data directory keeps its subscriptions, and goes on from here when it connects again; one
-        without takes leave of the broker tree, so that nobody waits for it.
+        A client with a data directory does not wait: it keeps its subscriptions and what is not safe yet, and goes on
+        from here when it connects again. One without takes leave of the broker tree, so that nobody waits for it.
 
         Args:
             stay: what a trace of this client says about its end. It stayed to the end of its run, and is owed

@@ -98,9 +98,9 @@ def sorted_rows(trace: LoadedTrace, more_nodes: set[str]) -> Rows:
         holes=_holes(seq, off, nodes),
     )
     tagged = rows.of_kind("publish", "deliver")
-    nameless = tagged[rows.msg[tagged] < 0]
-    if nameless.size:
-        first = nameless[0]
+    without_id = tagged[rows.msg[tagged] < 0]
+    if without_id.size:
+        first = without_id[0]
         node_name = nodes[int(rows.node_of(first))]
         raise TraceError(
             f"{trace.path}: node {node_name}, seq {rows.seq[first]}: {KINDS[rows.kind[first]]} without msg"

@@ -206,13 +206,13 @@ def test_locamu_holds_in_every_order_of_steps(name: str, monkeypatch: pytest.Mon
 def test_what_a_node_calls_its_streams_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     """States that differ only in such names are taken for one; the ends are the same as if they were not."""
     scope = TreeScope("0-1,1-2,2-3", "a:2,3;b:1,3", "0>a,3>b", ("0:1",))
-    nameless = scope.explore()
+    canonical = scope.explore()
     monkeypatch.setattr(Locamu, "frozen", State.frozen)
     exact = scope.explore()
 
-    assert nameless.verdict == exact.verdict == "holds"
-    assert nameless.outcomes == exact.outcomes
-    assert nameless.states < exact.states
+    assert canonical.verdict == exact.verdict == "holds"
+    assert canonical.outcomes == exact.outcomes
+    assert canonical.states < exact.states
 
 
 def test_locamu_holds_when_acknowledgements_arrive_at_any_time_too() -> None:
