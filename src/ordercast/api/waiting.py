@@ -83,7 +83,7 @@ class AckWaiting:
                 _finish(waiting.popleft()[1])
 
     def refused(self, number: int, error: PublishRefused) -> bool:
-        """Whether anybody was told."""
+        """End the wait for a refused publication; whether anybody waited for it."""
         self._refused.add(number)
         told = False
         for waiting in self._for_one.values():

@@ -121,7 +121,7 @@ class Edge(State):
             self.wires.set_timer(GRANT, patience)
 
     def granted(self) -> None:
-        """A topic went live."""
+        """A topic went live: this edge is not in vain, and perhaps nothing else is awaited."""
         self.in_vain = 0
         if not self.watcher.awaits_grants():
             self.wires.cancel_timer(GRANT)

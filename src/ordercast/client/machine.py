@@ -239,7 +239,7 @@ class ClientMachine(ProcessMachine):
         self.session.send(wire.Pong(packet.at))
 
     def _pong(self, packet: wire.Pong) -> None:
-        """Having been heard is all."""
+        """Nothing to do: that the edge was heard is noted already."""
 
     def _denied(self, packet: wire.Denied) -> None:
         """BRK-C9 if the session is over; else only this topic."""

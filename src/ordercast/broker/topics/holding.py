@@ -150,7 +150,7 @@ class Holding(State):
             self.hopeful.add(front)
 
     def known(self, pairs: Iterable[PublicationId]) -> None:
-        """They came another way."""
+        """These have arrived another way: look at those of them that are held again."""
         self.hopeful.update(pair for pair in pairs if self.find(pair) is not None)
 
     def stable(self, origin: Origin, number: int) -> None:

@@ -337,7 +337,7 @@ class Members(TopicsPart):
                     self.wires.send(member.connection, Left(node.topic))
 
     def leave(self, node: TopicNode, origin: Origin) -> None:
-        """This broker has published all orphans."""
+        """End this broker's own membership: all orphans of the topic are published."""
         member = node.members.get(origin)
         if member is not None:
             member.leaving = True

@@ -253,7 +253,7 @@ class Ordering(TopicsPart):
     # BRK-L1 to BRK-L6
 
     def prepare(self, node: TopicNode, link: Connection, packet: Prepare) -> None:
-        """BRK-L1, from a link."""
+        """BRK-L1: take in totals to be prepared, from a link."""
         self._sender_holds(node, link, packet.entries)
         node.interest.setdefault(link, set()).update({entry.origin for entry in packet.entries})
         new = [entry for entry in packet.entries if node.add_pending(entry)]

@@ -87,7 +87,7 @@ class Orphans(TopicsPart):
             self.take_over(topic, kept.leave_upstream())
 
     def parent_lost(self) -> None:
-        """Its word cannot come any more."""
+        """The parent is gone and will confirm nothing more: what waits for its word becomes orphans."""
         closing, self.closing = self.closing, {}
         for topic in sorted(closing):
             for _, kept in sorted(closing[topic].items()):

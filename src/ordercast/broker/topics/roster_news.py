@@ -77,7 +77,7 @@ class RosterNews(TopicsPart):
                 self.state.look_again(node)
 
     def everything(self) -> RosterSync:
-        """For a new neighbour."""
+        """The whole roster, as a new neighbour is told it."""
         return RosterSync(self.book.roster(), self.book.fences())
 
     def write_down(self) -> None:

@@ -32,7 +32,7 @@ class StabilityVotes(TopicsPart):
         self.cooling = False
 
     def reported(self, client: AttachedClient, packet: StableReport) -> None:
-        """BRK-ST1, from a local member."""
+        """BRK-ST1: note what a local member has delivered."""
         node = self.nodes.get(packet.topic)
         member = node.members.get(client.origin) if node is not None else None
         if node is not None and member is not None and member.vector != packet.vector:

@@ -220,7 +220,7 @@ class Topics(TopicsState):
                 raise InvariantError(f"no timer of the topics is called {name}")
 
     def turn_end(self) -> None:
-        """Whatever became possible in this turn."""
+        """Do, at the end of a turn, whatever became possible in it."""
         told: set[Topic] = set()
         while True:
             if self.orphans.waiting or self.orphans.followers:

@@ -53,7 +53,7 @@ class Watching(TopicsPart):
         self.filters.discard(pattern, client.connection)
 
     def lost(self, client: AttachedClient) -> None:
-        """The connection counts no more."""
+        """Forget the filters of a connection that has ended."""
         for pattern in client.patterns:
             self.filters.discard(pattern, client.connection)
 

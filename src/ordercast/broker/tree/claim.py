@@ -51,7 +51,7 @@ class Claim(TreePart):
             self.wires.cancel_timer(("election",))
 
     def forget(self) -> None:
-        """A new search begins."""
+        """Begin counting anew, because a new search begins."""
         self.spent_ns = 0
         self._outdated = 0
         self._pointed_to = NOBODY

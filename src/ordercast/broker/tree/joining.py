@@ -202,7 +202,7 @@ class BrokerJoining(TreePart):
             self.dismissed()
 
     def dismissed(self) -> None:
-        """Hand the children over and stop."""
+        """Hand the children over, say goodbye to the parent and stop."""
         if not self.state.leaving or self.state.left:
             return
         self.hand_over_children()
@@ -254,7 +254,7 @@ class BrokerJoining(TreePart):
                 self.neighbours.say(node, DirectoryWave(self.all_changes()))
 
     def _proceed(self) -> None:
-        """One change at a time."""
+        """Conclude the change that everybody has recorded, then begin the next: one at a time."""
         change = self._under_way
         if change is not None and self._is_recorded(change):
             self._under_way = None

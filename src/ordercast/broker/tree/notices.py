@@ -34,7 +34,7 @@ class Notices(TreePart):
             self.flood(BrokerDown(node, life), but=lines)
 
     def _record_death(self, node: NodeId, life: int) -> bool:
-        """Whether it was news."""
+        """Note that a life of a broker is over; whether that was news."""
         if self.state.dead.get(node, -1) >= life:
             return False
         if self.state.primary:

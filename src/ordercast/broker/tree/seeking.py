@@ -92,7 +92,7 @@ class Seeker(TreePart):
             self.insists_until_ns = patient_until_ns
 
     def point_to(self, hint: NodeId | None) -> None:
-        """Whom to ask first next time."""
+        """Ask this broker first in the next search."""
         self.hint = hint
 
     # BRK-O3
@@ -289,7 +289,7 @@ class Seeker(TreePart):
         self.note_end("child")
 
     def _settled(self) -> None:
-        """The search is over."""
+        """End the search and forget what belongs to it."""
         self.claim.abandon()
         self.asked = self.line = None
         self.insists_until_ns = 0
@@ -344,7 +344,7 @@ class Seeker(TreePart):
         return self.state.may_claim and not self._insists and not self.recovery.forgetful
 
     def defer(self) -> None:
-        """Let a better one try first."""
+        """Pause before the next attempt, so that a better claimant can try first."""
         self._deferrals += 1
         self.pause()
 

@@ -258,7 +258,7 @@ class Tree(TreeState):
         self.joining.somebody_died()
 
     def in_use(self, line: Connection) -> bool:
-        """A conversation is going on there."""
+        """Whether the connection is needed for a conversation that is going on."""
         return line == self.seeker.line or self.parenting.uses(line) or self.claim.awaits(line)
 
     def found_dead(self, node: NodeId, life: int, *, neighbour: bool, lines: list[Connection]) -> None:

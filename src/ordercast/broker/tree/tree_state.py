@@ -101,7 +101,7 @@ class TreeState(State):
     # Changes of its role
 
     def seek(self) -> None:
-        """SEEKING, with a rank that stays."""
+        """Become SEEKING; the rank stays the same for the whole search."""
         self.seeking = True
         self.frozen_residual = self.residual
 

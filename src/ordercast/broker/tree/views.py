@@ -93,7 +93,7 @@ class Views(TreePart):
         return View(tuple(seen), tuple(sorted(self.state.directory.items())))
 
     def greet(self, client: Connection) -> None:
-        """BRK-M1: the answer to Attach."""
+        """BRK-M1: answer an Attach with the view."""
         self._sent.pop(client, None)
         self._push(client, self.for_client())
 

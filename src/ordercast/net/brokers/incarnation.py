@@ -46,7 +46,7 @@ class DataDirectory:
             raise UsageError(f"data: {error}") from None
 
     def last_life(self) -> int | None:
-        """None if this is the first."""
+        """The number of the life before this one; None if this is the first."""
         try:
             text = (self.path / "life").read_text(encoding="ascii", errors="replace")
         except FileNotFoundError:

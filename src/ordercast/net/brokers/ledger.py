@@ -175,7 +175,7 @@ class BrokerLedger:
 
 
 def _records(saved: SavedBroker) -> list[_Any]:
-    """The shortest story that leads there."""
+    """The fewest records that lead to this state: what a compacted log begins with."""
     told: list[_Any] = [_Term(saved.term_number), *([] if saved.whole else [_Salvaged()])]
     told += [_Roster(saved.roster, saved.fenced), _Directory(saved.directory)]
     told += [_Base(topic, base) for topic, base in saved.base.items()]

@@ -403,7 +403,7 @@ class NodeHost:
             raise
 
     def _undo(self, mark: int, events: int) -> None:
-        """What was refused never happened."""
+        """Take back what was recorded of a publication or subscription that the machine refused."""
         self._durable_inputs.events = events
         self._journal.rewind(mark)
 

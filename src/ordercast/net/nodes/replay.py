@@ -211,7 +211,7 @@ class Replay:
         self._events.append(ReplayedEvent(kind, info=info))
 
     def send(self, peer: NodeId, packet: Packet) -> None:
-        """It was sent then."""
+        """Nothing is sent in a replay: the packet left in the former life."""
 
     def complete(self, message_id: str) -> None:
         """Whoever waited for it has died with the process."""

@@ -198,7 +198,7 @@ class StateLog:
         self.log.compact([_encoder.encode(head)])
 
     def put_off(self) -> None:
-        """It cannot begin anew now."""
+        """Try to compact later: it cannot be done now."""
         self.log.put_off()
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ class LocalWorker:
         await self._party.close()
 
     async def join(self) -> None:
-        """Nothing is left to wait for."""
+        """Nothing to do: there is no other process to wait for."""
 
     async def lost(self) -> int:
         """Nodes that share this process do not outlive it, and it does not outlive them."""

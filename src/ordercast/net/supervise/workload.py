@@ -322,7 +322,7 @@ def check_workload(scenario: Scenario, people: Population, seed: int, default: G
 
 
 def _check_load(load: DrawnLoad, where: str) -> None:
-    """What only a simulation can do."""
+    """Refuse loads that only a simulation can run."""
     match load:
         case ClosedLoad(until="everyone"):
             raise UsageError(f"{where}.until: a process sees only its own deliveries; use 'self' or 'completed'")

@@ -134,5 +134,5 @@ class GreetingReader:
         return body
 
     def rest(self) -> bytes:
-        """What came behind the last greeting."""
+        """The bytes that came after the last greeting."""
         return self._buffer

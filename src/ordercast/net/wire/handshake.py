@@ -137,7 +137,7 @@ def accept(
 
 
 def accepted(me: Peer, known: Credentials, greeting: Greeting, said: Present, peer: str) -> Peer:
-    """Whom the dialer has reached."""
+    """The dialer's check of the answer: who is at the other end."""
     if not isinstance(greeting, Accepted):
         raise PeerError(peer, "does not answer")
     _check_mac(greeting, known.own_token(me.kind), said.nonce, peer)
