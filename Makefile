@@ -31,7 +31,7 @@ check: $(READY) ## lint, format, types, import rules, docs
 
 bench: $(READY) ## benchmarks, each beside a peer or a limit
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
-	@for b in effect_styles simulator judge explorer tcp kept_state atomic_tcp replication pubsub pubsub_repair pubsub_memory pubsub_topics services; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
+	@for b in effect_styles simulator judge explorer tcp kept_state atomic_tcp replication pubsub pubsub_repair pubsub_memory pubsub_sessions pubsub_topics services; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
 
 swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the kernels
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)

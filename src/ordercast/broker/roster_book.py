@@ -6,6 +6,7 @@ one topic up to an epoch; a membership of a later epoch than a departure counts.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import ClassVar
 
 from ordercast.broker.ports import Fenced, Roster
@@ -26,8 +27,9 @@ class RosterBook(State):
         self.joined: dict[Topic, dict[Origin, int]] = {}
         self.ended: Fenced = {}
         self._live: dict[Topic, frozenset[Origin]] = {}
+        self._unnoted: dict[Origin, None] = {}
         self._noted_ns: dict[Origin, int] = {}
-        """When each departure was first seen by `prune`."""
+        """When each departure was first seen by `prune`, the earliest first."""
         self.merge(roster or {}, fenced or {})
 
     def live(self, topic: Topic) -> frozenset[Origin]:
@@ -57,8 +59,18 @@ class RosterBook(State):
         if members.get(member, -1) >= epoch:
             return False
         members[member] = epoch
-        self._live.pop(topic, None)
+        self._count(topic, member)
         return True
+
+    def _count(self, topic: Topic, member: Origin) -> None:
+        """What is known about the member has changed: no look at all others for it."""
+        known = self._live.get(topic)
+        if known is None:
+            return
+        epoch = self.joined[topic].get(member)
+        counts = epoch is not None and not self.over(topic, member, epoch)
+        if counts != (member in known):
+            self._live[topic] = known | {member} if counts else known - {member}
 
     def merge(self, roster: Roster, fenced: Fenced) -> tuple[Roster, Fenced]:
         """Take over what others know; gives what of it was news."""
@@ -70,7 +82,13 @@ class RosterBook(State):
         new_fenced = {who: epoch for who, epoch in sorted(fenced.items()) if epoch > self.ended.get(who, -1)}
         if new_fenced:
             self.ended.update(new_fenced)
-            self._live.clear()
+        for who in new_fenced:
+            member, over_topic = touched(who)
+            if over_topic is not None or broker_of(member) is not None:
+                self._unnoted.setdefault(who)
+            for topic in [over_topic] if over_topic is not None else self._live:
+                if topic in self.joined:
+                    self._count(topic, member)
         return new_roster, new_fenced
 
     def prune(self, now_ns: int, keep_ns: int) -> None:
@@ -79,13 +97,14 @@ class RosterBook(State):
         A broker that has missed one for so long brings a membership back that nobody stands behind: it ends by its
         absence (BRK-M10). Fences of clients are kept: their sessions could come back.
         """
-        for who in [who for who in self.ended if _APART in who or broker_of(who) is not None]:
-            if now_ns - self._noted_ns.setdefault(who, now_ns) < keep_ns:
-                continue
+        for who in self._unnoted:
+            self._noted_ns.setdefault(who, now_ns)
+        self._unnoted = {}
+        for who in list(takewhile(lambda who: now_ns - self._noted_ns[who] >= keep_ns, self._noted_ns)):
             member, topic = touched(who)
             for name in [topic] if topic is not None else self.joined:
                 members = self.joined.get(name, {})
-                if members.get(member, FOR_EVER) <= self.ended[who]:
+                if member in members and members[member] <= self.ended[who]:
                     del members[member]
             del self.ended[who], self._noted_ns[who]
 

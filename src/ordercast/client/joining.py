@@ -55,7 +55,7 @@ class TopicJoining(State):
             membership.phase = OUT
             membership.open = True
             membership.unsent = []
-            membership.reported = {}
+            membership.reported = None
 
     def _ask(self, membership: Membership) -> None:
         membership.phase = ASKED
@@ -102,6 +102,7 @@ class TopicJoining(State):
             membership.receiving = True
             session.ledger.member(packet.topic, receives=True, granted=True)
             session.wires.note("subscribe", {"topic": packet.topic, "broker": session.edge.broker})
+        membership.granted(packet.base)
         self.stability.raise_base(membership, packet.base)
 
     def live(self, packet: Live) -> None:
@@ -186,7 +187,7 @@ class TopicJoining(State):
         membership.phase = OUT
         membership.counted = False
         membership.history = []
-        membership.reported = {}
+        membership.reported = None
         self.session.ledger.member(membership.topic, None, granted=False)
 
     def leave_all(self) -> None:

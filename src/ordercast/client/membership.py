@@ -71,7 +71,10 @@ class Membership(State):
         self.coming: Sealed | None = None
         """Proofs of what the edge's next packet carries."""
         self.unreported = 0
-        self.reported: Vector = {}
+        self.reported: Vector | None = None
+        """None: nothing yet, to this edge."""
+        self.ahead: frozenset[Origin] = frozenset()
+        """Publishers of whom more is known to be stable here than the edge knew when it granted the membership."""
         self.levels: dict[str, tuple[int, tuple[int, ...]]] = {}
 
     def awaits_grant(self) -> bool:
@@ -209,6 +212,22 @@ class Membership(State):
             if vector.get(entry.origin, 0) >= entry.number:
                 vector[entry.origin] = entry.number - 1
         return vector
+
+    def report(self) -> Vector | None:
+        """BRK-ST1: the part of it that the edge does not know to be stable; None: nothing new to it."""
+        low, ahead = self.base.get, self.ahead
+        vector = {
+            origin: number for origin, number in self.consumed_vector().items()
+            if number > low(origin, 0) or origin in ahead
+        }  # fmt: skip
+        if (not self.have.low) if self.reported is None else (vector.items() <= self.reported.items()):
+            return None
+        self.reported = vector
+        return vector
+
+    def granted(self, base: Vector) -> None:
+        """The edge knows so much to be stable."""
+        self.ahead = frozenset(origin for origin, number in self.base.items() if number > base.get(origin, 0))
 
     def stable(self, base: Vector) -> bool:
         """BRK-C7, BRK-C8: cut history and outbox; whether the base has grown."""

@@ -42,9 +42,8 @@ class StabilityReports(State):
         membership.unreported = 0
         if membership.phase != LIVE or not membership.asked_to_receive:
             return
-        vector = membership.consumed_vector()
-        if vector != membership.reported:
-            membership.reported = vector
+        vector = membership.report()
+        if vector is not None:
             self.session.send(StableReport(membership.topic, vector))
 
     def raise_base(self, membership: Membership, base: Vector) -> None:

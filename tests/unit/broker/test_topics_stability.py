@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
-from ordercast.pubsub.client_packets import Entries, Flow, StableUpdate
+from ordercast.pubsub.client_packets import Entries, Flow, Granted, StableUpdate, TopicState
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.topic_packets import BaseUpdate, Held, Keep
 from tests.support.topics_tree import Somebody, T, Tree
@@ -291,3 +291,24 @@ def test_the_status_names_the_busiest_topics_and_sums_up_all() -> None:
     assert list(broker.status(1)) == [T]
     assert len(broker.status(5)) == 5
     assert broker.totals() == {"topics": 21, "log": 1, "pending": 0, "held": 0, "bytes": 257}
+
+
+def test_who_only_publishes_hears_of_no_other_publisher() -> None:
+    """What a short session costs does not depend on how many there were before."""
+    tree = Tree({"b1": "b0"})
+    reader = tree.member("reader", "b0")
+    for n in range(20):
+        writer = tree.member(f"w{n}", "b1", receives=False)
+        writer.publish()
+        tree.run()
+        reader.report()
+        tree.run()
+        tree.pass_time(500)
+        assert [len(state.have) + len(state.base) for state in writer.of(TopicState)] == [0]
+        assert [len(granted.base) for granted in writer.of(Granted)] == [0]
+    assert len(reader.delivered) == 20
+
+    tree.move("w3", "b0")
+    tree.clients["w3"].subscribe(receives=False)
+    tree.run()
+    assert tree.clients["w3"].of(Granted)[-1].base == {"w3": 1}

@@ -265,7 +265,7 @@ def test_only_what_the_application_has_taken_is_reported_as_stable() -> None:
     edge.say(Entries(T, tuple(publication("bob", n) for n in (1, 2))), Entries(T, (publication("cho", 1),)))
     edge.say(Entries(T, (publication("bob", 3),)))
     edge.pass_time(200)
-    assert edge.sent(StableReport)[-1].vector == {"bob": 0, "cho": 0}
+    assert edge.sent(StableReport)[-1].vector == {}
     edge.act("consumed", T, 3)
     edge.pass_time(100)
     assert edge.sent(StableReport)[-1].vector == {"bob": 2, "cho": 1}
@@ -553,3 +553,27 @@ def test_the_view_is_where_to_go_next_nearest_first() -> None:
     for _ in range(6):
         edge.client.on_closed(edge.client.edge.connection or 0, gone=True)
     assert edge.wires.dialed == ["at-b1", "at-b2", "at-b10", "at-b3", "at-b7", "at-b0"]
+
+
+def test_what_the_edge_knows_to_be_stable_is_not_reported_again() -> None:
+    """BRK-ST1: a report is as long as what is under way, however many publishers there have been."""
+    edge = subscribed()
+    for n in range(1, 50):
+        edge.say(Entries(T, (publication(f"bob~{n}", 1),)))
+        edge.pass_time(100)
+        edge.say(StableUpdate(T, {f"bob~{n}": 1}))
+    edge.say(Entries(T, (publication("cho", 1),)))
+    edge.pass_time(100)
+    assert [len(report.vector) for report in edge.sent(StableReport)] == [1] * 50
+
+
+def test_an_edge_that_knows_less_to_be_stable_is_told_all_the_same() -> None:
+    """It cannot be told otherwise if it does not believe the client's base."""
+    edge = subscribed()
+    edge.say(Entries(T, (publication("bob", 1), publication("cho", 1))))
+    edge.say(StableUpdate(T, {"bob": 1, "cho": 1}))
+    edge.die()
+    edge.accept("b1")
+    edge.say(TopicState(T, {}, {"cho": 1}), Granted(T, {"cho": 1}, new=False), Live(T))
+    edge.pass_time(100)
+    assert edge.sent(StableReport)[-1] == StableReport(T, {"bob": 1})

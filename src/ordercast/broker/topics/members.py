@@ -76,7 +76,9 @@ class Members(TopicsPart):
         if self._objects(client, packet.topic, receives=packet.receives):
             return
         node = self.nodes.get(packet.topic)
-        have, base = (node.have.summary(), node.base.copy()) if node is not None else ({}, {})
+        have, base = ({}, {}) if node is None else (
+            (node.have.summary(), node.base.copy()) if packet.receives else node.of_one(client.origin)
+        )  # fmt: skip
         self.wires.send(client.connection, TopicState(packet.topic, have, base))
 
     def _objects(self, client: AttachedClient, topic: Topic, *, receives: bool) -> bool:
@@ -256,19 +258,22 @@ class Members(TopicsPart):
             member.vector = before.vector  # It reports only what is new to itself.
         node.members_changed()
         if member.connection is not None:
-            self._serve(node, member.connection, waiting, new=packet.new or not (waiting.have or waiting.base))
+            base = node.base.copy() if waiting.receives else node.of_one(packet.member)[1]
+            self._serve(node, member.connection, waiting, base, new=packet.new or not (waiting.have or waiting.base))
         self.copies.publisher_here(node, packet.member)
         self.state.vote_again(node)
         self.state.look_again(node)
         self.channels.ground(node)
 
-    def _serve(self, node: TopicNode, connection: Connection, waiting: WaitingMember, *, new: bool) -> None:
+    def _serve(
+        self, node: TopicNode, connection: Connection, waiting: WaitingMember, base: Vector, *, new: bool
+    ) -> None:
         """BRK-M6.3 to BRK-M6.5: Granted first, then what the client lacks, then Live."""
         send = self.wires.send
         seals = self.state.seals
-        if seals and node.base:
-            send(connection, Sealed(node.topic, seals.of_base(node.topic, node.base)))
-        send(connection, Granted(node.topic, node.base.copy(), new, waiting.receives))
+        if seals and base:
+            send(connection, Sealed(node.topic, seals.of_base(node.topic, base)))
+        send(connection, Granted(node.topic, base, new, waiting.receives))
         if waiting.receives:
             for piece in packets_of(node.difference(waiting.have, waiting.base)):
                 if seals:

@@ -172,6 +172,12 @@ class TopicNode(State):
 
     # The log
 
+    def of_one(self, origin: Origin) -> tuple[Summary, Vector]:
+        """What is received and stable of one publisher: all that somebody who only publishes needs to know."""
+        low, extras = self.have.low.get(origin, 0), self.have.extras.get(origin, ())
+        have = {origin: (low, tuple(sorted(extras)))} if low or extras else {}
+        return have, {origin: self.base[origin]} if origin in self.base else {}
+
     def append(self, entries: Sequence[Publication]) -> None:
         """New entries, already in `have`, at the end of the log."""
         self.log.extend(entries)

@@ -1,0 +1,90 @@
+"""What many short sessions leave behind at a broker: time each, memory, its log, and how long it reads at a restart.
+
+    python benchmarks/pubsub_sessions.py [--sessions 20000]
+
+Each session connects, publishes one message of 16 bytes on the same topic and leaves, as `ordercast pub` does; one
+subscriber reads along all the time. The broker keeps its log on disk (`data`, without fsync). Times are the CPU of the
+broker's process per session, of the first and of the last tenth: where nothing grows, they are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import uvloop
+from pubsub_cluster import brokers, chain, pids
+from pubsub_memory import resident_bytes
+
+import ordercast
+from ordercast.core.ids import Topic
+from ordercast.net.brokers.ledger import BrokerLedger
+
+PAYLOAD = bytes(16)
+AT_A_TIME = 20
+TOPIC = "news"
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def session(address: str) -> None:
+    async with ordercast.connect(address) as client:
+        await client.publish(TOPIC, PAYLOAD)
+
+
+async def tenth(address: str, pid: int, sessions: int) -> float:
+    """CPU seconds of the broker per session."""
+    before = cpu_s(pid)
+    for _ in range(sessions // AT_A_TIME):
+        await asyncio.gather(*(session(address) for _ in range(AT_A_TIME)))
+    return (cpu_s(pid) - before) / sessions
+
+
+async def read_along(address: str) -> None:
+    async with ordercast.connect(address) as reader:
+        async for _ in await reader.subscribe(TOPIC):
+            pass
+
+
+async def age(address: str, pid: int, sessions: int) -> list[float]:
+    """CPU seconds a session, of every tenth of them."""
+    reader = asyncio.create_task(read_along(address))
+    await asyncio.sleep(0.5)
+    try:
+        return [await tenth(address, pid, sessions // 10) for _ in range(10)]
+    finally:
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=20_000)
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as data,
+        brokers(chain(1), f'data = "{data}"', 'fsync = "never"') as (cluster, (address,)),
+    ):
+        (pid,) = pids(cluster)
+        before = resident_bytes(pid)
+        tenths = uvloop.run(age(address, pid, options.sessions))
+        grown = resident_bytes(pid) - before
+        written = sum(file.stat().st_size for file in Path(data).rglob("*") if file.is_file())
+        cluster.down()
+        began = time.perf_counter()
+        saved = BrokerLedger(Path(data) / "b0").saved()
+        read_s = time.perf_counter() - began
+    print(f"{options.sessions} sessions: {tenths[0] * 1e3:.2f} ms of CPU each at first, {tenths[-1] * 1e3:.2f} at last")
+    print(f"memory: {grown / options.sessions:.0f} bytes a session; log on disk: {written / 2**20:.1f} MiB")
+    print(f"read again at a restart: {len(saved.base[Topic(TOPIC)])} publishers in the base, {read_s:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
