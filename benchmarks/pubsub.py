@@ -1,6 +1,6 @@
 """Our brokers beside nats-server, redis and mosquitto: throughput and latency, in one run on one machine.
 
-    python benchmarks/pubsub.py [--messages 200000] [--rate 5000] [--repeat 3] [--only ordercast,nats]
+    python benchmarks/pubsub.py [--messages 200000] [--rate 5000] [--repeat 3] [--only ordercast,nats] [--peer-token T]
 
 One publisher process, one subscriber process, 64-byte payloads, Python clients. Throughput: from the first publication
 to the last delivery. Latency: at a fixed rate, each payload carrying the time of its publication. CPU: what each
@@ -38,6 +38,9 @@ _KEYS = [str(number) for number in range(1000)]
 class Ours:
     """One or more brokers in a chain, one process each; publisher at the first, subscriber at the last."""
 
+    peer_token = ""
+    """With one, brokers seal what they hand to readers."""
+
     def __init__(self, guarantee: str, brokers: int = 1, keys: int = 1) -> None:
         self.guarantee = guarantee
         self.brokers = brokers
@@ -50,7 +53,8 @@ class Ours:
 
     @contextlib.contextmanager
     def server(self) -> Iterator[Server]:
-        with brokers(chain(self.brokers)) as (cluster, addresses):
+        token = [f'peer_token = "{self.peer_token}"'] if self.peer_token else []
+        with brokers(chain(self.brokers), *token) as (cluster, addresses):
             yield Server(addresses, pids(cluster))
 
     async def publish(self, addresses: list[str], payloads: Iterator[bytes], rate: float) -> None:
@@ -173,7 +177,9 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5000.0)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="", help="parts of names, separated by commas")
+    parser.add_argument("--peer-token", default="", help="of our brokers, which then seal what they hand to readers")
     options = parser.parse_args()
+    Ours.peer_token = options.peer_token
     wanted = [part for part in options.only.split(",") if part]
     chosen = [system for system in SYSTEMS if not wanted or any(part in system.name for part in wanted)]
     rows = []

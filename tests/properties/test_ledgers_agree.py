@@ -24,6 +24,7 @@ from ordercast.core.messages import Guarantee
 from ordercast.net.brokers import ledger as broker_ledger
 from ordercast.net.brokers.ledger import BrokerLedger
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.seals import SEAL_BYTES
 
 TOPICS = st.sampled_from([Topic("t"), Topic("u")])
 ORIGINS = st.sampled_from([Origin("ann~7"), Origin("ann~6"), Origin("bob")])
@@ -87,7 +88,7 @@ def _agree(calls: list[Call], open_one: Callable[[Path], Any], model: Any, fresh
             else:
                 positional = _built(name, arguments)
                 if named.pop("sealed", False):
-                    named = {"seals": [entry.id.encode() for entry in positional[1]]}
+                    named = {"seals": b"".join(entry.id.encode().ljust(SEAL_BYTES) for entry in positional[1])}
                 turn.append((name, positional, named))
                 for ledger in (real, model):
                     getattr(ledger, name)(*positional, **named)

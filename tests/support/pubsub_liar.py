@@ -29,11 +29,12 @@ from ordercast.pubsub.client_packets import (
     Watch,
 )  # fmt: skip
 from ordercast.pubsub.publications import Publication
-from ordercast.pubsub.seals import SEAL_BYTES
-from ordercast.pubsub.topic_packets import BaseUpdate, MemberGone
+from ordercast.pubsub.seals import SEAL_BYTES, cut
+from ordercast.pubsub.topic_packets import BaseUpdate, Held, MemberGone, StableVote, TotalAck
 from ordercast.sim.pubsub.parts import Parts
 
 LIAR = "liar"
+LYING_BROKER = "b1"
 _LIE = "lie"
 _EVERY_NS = 40_000_000
 _HUGE = (1 << 40, (1 << 53) - 1, 1 << 53, 1 << 62)
@@ -88,7 +89,8 @@ class Liar(ClientMachine):
         entries = tuple(random.sample(forged + real, len(forged) + len(real)))
         base = self._vector_of_others(random, topic)
         have = {origin: (number, ()) for origin, number in self._vector_of_others(random, topic).items()}
-        seals = list(membership.seals.values()) or [random.randbytes(SEAL_BYTES)]
+        seals = [seal for batch, some in membership.sealed for seal in cut(some, len(batch))]
+        seals = seals or [random.randbytes(SEAL_BYTES)]
         sealed = Sealed(
             topic, b"".join(random.choices(seals, k=len(base))), b"".join(random.choices(seals, k=len(entries)))
         )
@@ -130,6 +132,27 @@ class Liar(ClientMachine):
         ]  # fmt: skip
 
 
+class LyingBroker(Broker):
+    """Tells its neighbours in every eighth turn what a client could never say. Brokers trust each other."""
+
+    def on_turn_end(self) -> None:
+        super().on_turn_end()
+        random = Random(f"{self.place.node} {self.wires.now_ns} {len(self.topics.nodes)}")
+        links = self.topics.neighbours()
+        if links and self.topics.nodes and random.random() < 1 / 8:
+            node = self.topics.nodes[random.choice(sorted(self.topics.nodes))]
+            victim = random.choice(sorted({*node.have.low, Origin("c0")}))
+            number = node.have.low.get(victim, 0) + random.choice([1, 2, 50])
+            forged = Publication(victim, number, node.topic, b"a lie", Guarantee.CAUSAL, ("k0",))
+            lies: list[Packet] = [
+                Entries(node.topic, (forged,)), BaseUpdate(node.topic, self.tree.term, {victim: number}),
+                MemberGone(node.topic, victim, 1 << 50), Held(node.topic, 1, {victim: (number, ())}),
+                StableVote(node.topic, self.tree.term, (), {victim: number}),
+                TotalAck(node.topic, self.tree.term, tuple(node.pend), tuple((one, 1 << 21) for one in node.have.low)),
+            ]  # fmt: skip
+            self.wires.send(random.choice(links), random.choice(lies))
+
+
 def sealed_broker(place: Any, *rest: Any) -> Broker:
     """A broker of a cluster that has a secret."""
     return Broker(msgspec.structs.replace(place, seal_key=b"known to brokers alone"), *rest)
@@ -139,5 +162,10 @@ def _client(name: str, *rest: Any) -> ClientMachine:
     return (Liar if name == LIAR else ClientMachine)(name, *rest)
 
 
+def _broker(place: Any, *rest: Any) -> Broker:
+    return (LyingBroker if place.node == LYING_BROKER else Broker)(place, *rest)
+
+
 SEALED = Parts(broker=sealed_broker)
 WITH_LIAR = Parts(broker=sealed_broker, client=_client)
+WITH_LYING_BROKER = Parts(broker=_broker)

@@ -19,6 +19,7 @@ from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.log.files import PRIVATE_FILE, make_private
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
+from ordercast.pubsub.seals import cut
 
 _FORMAT = 1
 _FILE = "client.sqlite"
@@ -190,7 +191,7 @@ class SqliteLedger:
         self._of(topic)
         self._write_one("DELETE FROM outbox WHERE topic = ? AND number = ?", (topic, number))
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: bytes = b"") -> None:
         kept = self._of(topic)
         first = self._places + 1
         self._places += len(entries)
@@ -200,7 +201,7 @@ class SqliteLedger:
         )
         if seals:
             self._sealed = True
-            self._write("INSERT INTO seals VALUES (?, ?)", list(enumerate(seals, start=first)))
+            self._write("INSERT INTO seals VALUES (?, ?)", list(enumerate(cut(seals, len(entries)), start=first)))
         kept.history += [(place, entry.origin, entry.number) for place, entry in enumerate(entries, start=first)]
         kept.untaken += len(entries)
         mine = self.origin

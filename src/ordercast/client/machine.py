@@ -275,14 +275,14 @@ class ClientMachine(ProcessMachine):
         fresh = membership.take(packet.entries)
         if not fresh:
             return
-        membership.seal(packet.entries, fresh)
         self.session.write_down(membership)
         if not all(map(_keys_of, fresh)):
             fresh = self._without_voids(membership, fresh)
+        seals = membership.seal(packet.entries, fresh)
         if not fresh:
             self.joining.leave_if_possible(membership)
             return
-        self.ledger.delivered(packet.topic, fresh, membership.seals_of(fresh))
+        self.ledger.delivered(packet.topic, fresh, seals)
         taken = self.settings.consumes_at_once or not membership.receiving
         membership.remember(fresh, taken=taken)
         if taken:

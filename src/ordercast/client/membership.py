@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from typing import ClassVar
 
 from ordercast.client.ports import SAFE, SavedTopic
@@ -13,7 +13,7 @@ from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Sealed
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
-from ordercast.pubsub.seals import NO_SEAL, cut
+from ordercast.pubsub.seals import NO_SEAL, SEAL_BYTES, cut
 
 # How far the present edge has come with the membership. Publications leave in LIVE only, deliveries count from GRANTED.
 OUT, ASKED, RESUMED, GRANTED, LIVE, LEAVING = "out", "asked", "resumed", "granted", "live", "leaving"
@@ -65,8 +65,11 @@ class Membership(State):
         self.taken_of_first = 0
         if kept.untaken:
             self.untaken.append(kept.history[taken:])
-        self.seals = dict(kept.seals)
-        """Proofs of what is kept of the deliveries, for the next edge."""
+        self.sealed: list[tuple[Sequence[Publication], bytes]] = []
+        """Proofs of what is kept of the deliveries, for the next edge: batches as they came, and their seals."""
+        if kept.seals:
+            seals = [kept.seals.get((entry.origin, entry.number), NO_SEAL) for entry in kept.history]
+            self.sealed.append((tuple(kept.history), b"".join(seals)))
         self.base_seals = dict(kept.base_seals)
         self.coming: Sealed | None = None
         """Proofs of what the edge's next packet carries."""
@@ -143,31 +146,28 @@ class Membership(State):
         self.have.low[origin] = expected
         return entries
 
-    def seal(self, entries: Sequence[Publication], fresh: Sequence[Publication]) -> None:
-        """Keep the proofs of what is new among the entries."""
+    def seal(self, entries: Sequence[Publication], fresh: Sequence[Publication]) -> bytes:
+        """Keep the proofs of the entries; gives those of the fresh ones among them, none if there are none."""
         coming, self.coming = self.coming, None
-        if coming is None or not coming.entries:
-            return
-        seals = cut(coming.entries, len(entries))
-        if len(fresh) == len(entries):
-            self.seals.update(zip(((entry.origin, entry.number) for entry in fresh), seals, strict=False))
-            return
-        of = {(entry.origin, entry.number): seal for entry, seal in zip(entries, seals, strict=False)}
-        new = {(entry.origin, entry.number) for entry in fresh}
-        self.seals.update({pair: of[pair] for pair in new & of.keys()})
+        if coming is None or len(coming.entries) != len(entries) * SEAL_BYTES or not entries:
+            return b""
+        self.sealed.append((entries, coming.entries))
+        return coming.entries if len(fresh) == len(entries) else self._seals_of(fresh)
 
-    def seals_of(self, entries: Sequence[Publication]) -> list[bytes]:
-        """A proof for each; none at all where the brokers give none."""
-        if not self.seals:
-            return []
-        return [self.seals.get((entry.origin, entry.number), NO_SEAL) for entry in entries]
+    def _seals_of(self, entries: Sequence[Publication]) -> bytes:
+        known = {
+            (entry.origin, entry.number): seal
+            for batch, seals in self.sealed
+            for entry, seal in zip(batch, cut(seals, len(batch)), strict=True)
+        }
+        return b"".join(known.get((entry.origin, entry.number), NO_SEAL) for entry in entries)
 
     def proof(self, entries: Sequence[Publication]) -> Sealed | None:
         """That the base and these deliveries are as brokers said; None where they never proved anything."""
-        if not self.seals and not self.base_seals:
+        if not self.sealed and not self.base_seals:
             return None
         base = b"".join(self.base_seals.get(origin, NO_SEAL) for origin in self.base)
-        return Sealed(self.topic, base, b"".join(self.seals_of(entries)))
+        return Sealed(self.topic, base, self._seals_of(entries))
 
     def remember(self, fresh: Sequence[Publication], *, taken: bool) -> None:
         """Keep what was delivered until it is stable."""
@@ -239,8 +239,9 @@ class Membership(State):
         self._seal_base(base, grown)
         self.have.raise_to(grown)
         low = mine.get
-        if self.seals:
-            self.seals = {pair: seal for pair, seal in self.seals.items() if pair[1] > low(pair[0], 0)}
+        if self.sealed:
+            unstable = [any(one.number > low(one.origin, 0) for one in reversed(batch)) for batch, _ in self.sealed]
+            self.sealed = list(compress(self.sealed, unstable))
         self.history = [entry for entry in self.history if entry.number > low(entry.origin, 0)]
         if self.origin in grown and self.outbox:
             known = grown[self.origin]

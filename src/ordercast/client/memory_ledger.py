@@ -9,6 +9,7 @@ from ordercast.client.ports import NO_SEALS, SavedClient, SavedTopic
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
+from ordercast.pubsub.seals import cut
 
 
 class _Topic:
@@ -71,9 +72,9 @@ class MemoryClientLedger:
     def refused(self, topic: Topic, number: int) -> None:
         self._of(topic).outbox.pop(number, None)
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: bytes = b"") -> None:
         kept = self._of(topic)
-        kept.history.extend(zip(entries, seals or repeat(b""), strict=False))
+        kept.history.extend(zip(entries, cut(seals, len(entries)) or repeat(b""), strict=False))
         kept.untaken += len(entries)
         for entry in entries:
             kept.have.add(entry.origin, entry.number)

@@ -107,7 +107,7 @@ class ClientLedger(Protocol):
     def refused(self, topic: Topic, number: int) -> None:
         """Out of the outbox, for good."""
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: bytes = b"") -> None:
         """In the history from now on, with their seals if any; the own ones among them are out of the outbox."""
 
     def consumed(self, topic: Topic, count: int) -> None:
@@ -138,7 +138,7 @@ class NoClientLedger:
     def refused(self, topic: Topic, number: int) -> None:
         pass
 
-    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: Sequence[bytes] = ()) -> None:
+    def delivered(self, topic: Topic, entries: Sequence[Publication], seals: bytes = b"") -> None:
         pass
 
     def consumed(self, topic: Topic, count: int) -> None:
