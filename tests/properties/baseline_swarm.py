@@ -23,7 +23,7 @@ from ordercast.scenario.load import dump_scenario, parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD, Verdict
-from tests.properties.swarm import Dice
+from tests.properties.swarm import Dice, drawn_groups, drawn_link, drawn_workload
 
 DURATION_MS = 800
 UNNOTICED_MS = 2 * DURATION_MS
@@ -47,10 +47,10 @@ def baseline_scenario(protocol: str, seed: int) -> Scenario:
             "protocol": protocol,
             "options": options,
             "duration_ms": DURATION_MS,
-            "groups": _groups(dice, graph),
-            "link": _link(dice),
+            "groups": drawn_groups(dice, graph, everyone=0.2),
+            "link": drawn_link(dice, fifo=0.2, duplicate=[0, 0.05, 0.2]),
             "detector": {"delay_ms": UNNOTICED_MS if quiet else dice.pick([1, 20, 100])},
-            "workload": _workload(dice),
+            "workload": drawn_workload(dice, rates_per_s=[30, 80], burst=3, limit=50),
             "fault": faults,
             "trace": {"record": "app"},
         }
@@ -66,40 +66,6 @@ def _options(dice: Dice, protocol: str) -> tuple[dict[str, Any], bool]:
         return options | {"prune": dice.chance(0.5), "ack_ms": dice.pick([1, 20])}, False
     waits = dice.chance(0.6)
     return options | {"f": dice.pick([0, 1, 1, 2]), "waits": waits}, not waits
-
-
-def _groups(dice: Dice, graph: Graph) -> dict[str, Any]:
-    if dice.chance(0.2):
-        return {"kind": "everyone", "topics": 1 + dice.below(2)}
-    members = {f"t{i}": dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes))) for i in range(2 + dice.below(3))}
-    return {"kind": "explicit", "members": members}
-
-
-def _link(dice: Dice) -> dict[str, Any]:
-    latency: Any = dice.pick(
-        [5.0, {"kind": "uniform", "low_ms": 1, "high_ms": 60}, {"kind": "exponential", "mean_ms": 20}]
-    )
-    return {
-        "latency_ms": latency,
-        "fifo": dice.chance(0.2),
-        "loss": dice.pick([0, 0, 0.05, 0.2]),
-        "duplicate": dice.pick([0, 0.05, 0.2]),
-    }
-
-
-def _workload(dice: Dice) -> list[dict[str, Any]]:
-    common = {"topics": "any", "payload_bytes": 16, "limit": 50}
-    loads: list[dict[str, Any]] = [
-        dice.pick(
-            [
-                {"kind": "open", "rate_per_s": dice.pick([30, 80]), **common},
-                {"kind": "burst", "size": 3, "every_ms": 200, **common},
-            ]
-        )
-    ]
-    if dice.chance(0.8):
-        loads.append({"kind": "reply", "probability": 0.4, "delay_ms": dice.pick([0, 10]), **common})
-    return loads
 
 
 def _faults(dice: Dice, graph: Graph) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from ordercast.scenario.load import dump_scenario, parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD, Verdict
-from tests.properties.swarm import Dice
+from tests.properties.swarm import Dice, drawn_groups, drawn_link, drawn_workload
 
 _PUSH_MS = (0, 2, 10)
 """In turn: names that go on at once, and in smaller and larger bundles."""
@@ -54,10 +54,10 @@ def swarm_scenario(seed: int, f: int) -> Scenario:
         "protocol": "locamu",
         "options": drawn_options(dice, seed, f),
         "duration_ms": DURATION_MS,
-        "groups": _groups(dice, graph),
-        "link": _link(dice),
+        "groups": drawn_groups(dice, graph, everyone=0.3),
+        "link": drawn_link(dice, fifo=0.3, duplicate=[0, 0, 0.05, 0.2]),
         "detector": {"delay_ms": dice.pick([1, 20, 100])},
-        "workload": _workload(dice),
+        "workload": drawn_workload(dice, rates_per_s=[20, 60], burst=2, limit=40),
         "fault": _faults(dice, graph, f),
         "trace": {"record": "app"},
     }
@@ -103,40 +103,6 @@ def _overlay(dice: Dice, f: int) -> dict[str, Any]:
     if kind == "zigzag":
         edges.append(["n0", "u0"])
     return {"kind": "edges", "edges": edges}
-
-
-def _groups(dice: Dice, graph: Graph) -> dict[str, Any]:
-    if dice.chance(0.3):
-        return {"kind": "everyone", "topics": 1 + dice.below(2)}
-    members = {f"t{i}": dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes))) for i in range(2 + dice.below(3))}
-    return {"kind": "explicit", "members": members}
-
-
-def _link(dice: Dice) -> dict[str, Any]:
-    latency: Any = dice.pick(
-        [5.0, {"kind": "uniform", "low_ms": 1, "high_ms": 60}, {"kind": "exponential", "mean_ms": 20}]
-    )
-    return {
-        "latency_ms": latency,
-        "fifo": dice.chance(0.3),
-        "loss": dice.pick([0, 0, 0.05, 0.2]),
-        "duplicate": dice.pick([0, 0, 0.05, 0.2]),
-    }
-
-
-def _workload(dice: Dice) -> list[dict[str, Any]]:
-    common = {"topics": "any", "payload_bytes": 16, "limit": 40}
-    loads: list[dict[str, Any]] = [
-        dice.pick(
-            [
-                {"kind": "open", "rate_per_s": dice.pick([20, 60]), **common},
-                {"kind": "burst", "size": 2, "every_ms": 200, **common},
-            ]
-        )
-    ]
-    if dice.chance(0.8):
-        loads.append({"kind": "reply", "probability": 0.4, "delay_ms": dice.pick([0, 10]), **common})
-    return loads
 
 
 def _faults(dice: Dice, graph: Graph, f: int) -> list[dict[str, Any]]:

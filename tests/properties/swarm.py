@@ -207,6 +207,42 @@ def _passing_fault(dice: Dice, graph: Graph) -> dict[str, Any]:
             return {"kind": "partition", "sides": [side, other], "one_way": kind == "one-way", **times}
 
 
+def drawn_groups(dice: Dice, graph: Graph, *, everyone: float) -> dict[str, Any]:
+    """Everyone in every group, in that share of the runs, or a few groups of anybody."""
+    if dice.chance(everyone):
+        return {"kind": "everyone", "topics": 1 + dice.below(2)}
+    members = {f"t{i}": dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes))) for i in range(2 + dice.below(3))}
+    return {"kind": "explicit", "members": members}
+
+
+def drawn_link(dice: Dice, *, fifo: float, duplicate: Sequence[float]) -> dict[str, Any]:
+    latency: Any = dice.pick(
+        [5.0, {"kind": "uniform", "low_ms": 1, "high_ms": 60}, {"kind": "exponential", "mean_ms": 20}]
+    )
+    return {
+        "latency_ms": latency,
+        "fifo": dice.chance(fifo),
+        "loss": dice.pick([0, 0, 0.05, 0.2]),
+        "duplicate": dice.pick(duplicate),
+    }
+
+
+def drawn_workload(dice: Dice, *, rates_per_s: Sequence[float], burst: int, limit: int) -> list[dict[str, Any]]:
+    """A steady load or bursts, and mostly replies to it."""
+    common = {"topics": "any", "payload_bytes": 16, "limit": limit}
+    loads: list[dict[str, Any]] = [
+        dice.pick(
+            [
+                {"kind": "open", "rate_per_s": dice.pick(rates_per_s), **common},
+                {"kind": "burst", "size": burst, "every_ms": 200, **common},
+            ]
+        )
+    ]
+    if dice.chance(0.8):
+        loads.append({"kind": "reply", "probability": 0.4, "delay_ms": dice.pick([0, 10]), **common})
+    return loads
+
+
 def judge_seed(protocol: ProtocolInfo, seed: int, out: Path) -> Verdict:
     """Run the seed and judge what it left behind."""
     from ordercast.verify.judge import judge_path  # Late: it compiles kernels, which who only simulates can do without.
