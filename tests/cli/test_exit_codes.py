@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ordercast.cli import main
 from ordercast.cli.exits import explain
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.support.commands import Command
 
 SCENARIO = """
 name = "small"
@@ -33,21 +31,6 @@ kind = "burst"
 size = 3
 every_ms = 50
 """
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs `ordercast ARGS` in this process: exit code, standard output, standard error."""
-
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ordercast", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        assert isinstance(stop.value.code, int)
-        return stop.value.code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

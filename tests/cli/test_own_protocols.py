@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli import main
 from ordercast.cli.exits import BAD_INPUT, FAILED, HELD, VIOLATED
-
-Command = Callable[..., tuple[int, str, str]]
+from tests.support.commands import Command
 
 HOLDING_BACK = (
     "        while (ready := held.pop(due, None)) is not None:\n            out.deliver(ready)\n            due += 1\n"
@@ -23,19 +21,10 @@ TEMPLATE = Path(__file__).parents[2] / "src/ordercast/cli/template/own_protocol.
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
-    """Runs `ordercast ARGS` in a directory of its own: exit code, standard output, standard error."""
+def command(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """In a directory of its own."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ordercast", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        assert isinstance(stop.value.code, int)
-        return stop.value.code, captured.out, captured.err
-
-    return run
+    return command
 
 
 @pytest.fixture

@@ -194,3 +194,15 @@ def _is(packet: Packet, what: What) -> bool:
     if isinstance(what, Message):
         return packet.carries is not None and getattr(packet, packet.carries) == what
     return isinstance(packet, what)
+
+
+def assert_copy_is_independent(group: Group, node: str, **publication: Any) -> None:
+    """A copy of a node's machine equals it, until the copy publishes that; the machine stays as it was."""
+    original = group.machines[NodeId(node)]
+    clone, frozen = original.copy(), original.frozen()
+    assert clone == original
+    assert hash(clone) == hash(original)
+    group.machines[NodeId(node)] = clone
+    group.broadcast(node, **publication)
+    assert clone != original
+    assert original.frozen() == frozen

@@ -73,14 +73,3 @@ def stumble(group: AnyTreeGroup) -> dict[str, int]:
     group.settle()
     assert all(len(seen) == len(set(seen)) for seen in group.delivered.values())
     return {str(node): len(seen) for node, seen in group.delivered.items()}
-
-
-def assert_copy_is_independent(group: AnyTreeGroup, node: str, members: str) -> None:
-    """A copy of a node's machine equals it, until the copy publishes to these members; the machine stays as it was."""
-    original = group.machines[NodeId(node)]
-    clone, frozen = original.copy(), original.frozen()
-    assert clone == original
-    group.machines[NodeId(node)] = clone
-    group.publish(node, members)
-    assert clone != original
-    assert original.frozen() == frozen

@@ -11,7 +11,7 @@ from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.messages import Packet
 from ordercast.protocols import CATALOGUE, lookup
 from ordercast.protocols.flood.unordered import Bare
-from tests.support.group import Group
+from tests.support.group import Group, assert_copy_is_independent
 
 RELIABLE = ("fifo", "flood", "sequencer", "vector")
 BROADCASTS = (*RELIABLE, "unordered")
@@ -42,15 +42,7 @@ def test_the_catalogue_is_sorted_by_name() -> None:
 def test_a_copy_is_equal_and_independent(protocol: str) -> None:
     group = busy_group(protocol)
     for node in group.nodes:
-        machine = group.machines[node]
-        clone = machine.copy()
-        frozen = machine.frozen()
-        assert clone == machine
-        assert hash(clone) == hash(machine)
-        group.machines[node] = clone
-        group.broadcast(node)
-        assert clone != machine
-        assert machine.frozen() == frozen
+        assert_copy_is_independent(group, node)
 
 
 @pytest.mark.parametrize("protocol", BROADCASTS)

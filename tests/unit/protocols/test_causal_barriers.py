@@ -15,7 +15,8 @@ from ordercast.protocols import lookup
 from ordercast.protocols.tree.causal_barriers import CausalBarriers
 from ordercast.protocols.tree.causal_barriers_lists import Data, Header, Waits, added, handed_on, replaced
 from ordercast.protocols.tree.sizes import barrier_bytes
-from tests.support.tree_group import AnyTreeGroup, assert_copy_is_independent, stumble
+from tests.support.group import assert_copy_is_independent
+from tests.support.tree_group import AnyTreeGroup, stumble
 
 LINE = "01 12 23"
 
@@ -175,7 +176,7 @@ def test_durable_state_is_enough_to_go_on(prune: bool) -> None:
 def test_a_copy_is_equal_and_independent() -> None:
     group = group_of()
     group.carry(group.publish("0", "0123"), to="1")
-    assert_copy_is_independent(group, "1", "0123")
+    assert_copy_is_independent(group, "1", topic="0123")
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -15,7 +15,8 @@ from ordercast.core.messages import Message, Packet
 from ordercast.protocols import lookup
 from ordercast.protocols.tree.cbcast import Cbcast
 from ordercast.protocols.tree.cbcast_clocks import Clock, ClockLayout, Data, Difference
-from tests.support.tree_group import AnyTreeGroup, assert_copy_is_independent, stumble
+from tests.support.group import assert_copy_is_independent
+from tests.support.tree_group import AnyTreeGroup, stumble
 
 LINE = "01 12 23"
 NO_CHANGE = Difference.decoded(b"")
@@ -190,7 +191,7 @@ def test_durable_state_is_enough_to_go_on(delta: bool) -> None:
 def test_a_copy_is_equal_and_independent() -> None:
     group = group_of(delta=True)
     group.publish("0", "0123")
-    assert_copy_is_independent(group, "0", "0123")
+    assert_copy_is_independent(group, "0", topic="0123")
 
 
 def test_every_packet_survives_the_wire() -> None:

@@ -12,7 +12,8 @@ from ordercast.protocols import lookup
 from ordercast.protocols.tree.delta_neighbourhood import RESEND, DeltaNeighbourhood
 from ordercast.protocols.tree.delta_neighbourhood_state import Data, Done
 from tests.mutants.baseline_mutants import DELTA_MUTANTS
-from tests.support.tree_group import AnyTreeGroup, assert_copy_is_independent, stumble
+from tests.support.group import assert_copy_is_independent
+from tests.support.tree_group import AnyTreeGroup, stumble
 
 LINE = "01 12 23 34"
 
@@ -250,7 +251,7 @@ def test_durable_state_is_enough_to_go_on() -> None:
 def test_a_copy_is_equal_and_independent() -> None:
     group = group_of()
     group.carry(group.publish("0", "01234"), to="1")
-    assert_copy_is_independent(group, "1", "01234")
+    assert_copy_is_independent(group, "1", topic="01234")
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -18,6 +18,7 @@ from ordercast.overlay.graphs import build_graph
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.packets import Ack, Alias, Data, Whole
 from ordercast.scenario.model import Tree
+from tests.support.group import assert_copy_is_independent
 from tests.support.locamu_lab import TreeGroup, line
 
 ROOT = Path(__file__).parents[3]
@@ -48,15 +49,7 @@ def test_a_copy_is_equal_and_independent() -> None:
     links = [link for node in group.nodes for _, link in group.machine(node).links._sessions()]
     assert any(link.held for link in links)
     for node in group.nodes:
-        machine = group.machines[node]
-        clone = machine.copy()
-        frozen = machine.frozen()
-        assert clone == machine
-        assert hash(clone) == hash(machine)
-        group.machines[node] = clone
-        group.publish(node, "345")
-        assert clone != machine
-        assert machine.frozen() == frozen
+        assert_copy_is_independent(group, node, topic="345")
 
 
 def test_equal_histories_lead_to_equal_states() -> None:

@@ -16,7 +16,7 @@ from ordercast.protocols.replicated.groups import Division
 from ordercast.protocols.replicated.log import Append, Entry, Prepare, Promise
 from ordercast.protocols.replicated.machine import Forward, Input, Taken
 from ordercast.protocols.replicated.variants import EnteringSkeen
-from tests.support.group import Group
+from tests.support.group import Group, assert_copy_is_independent
 
 NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")
 REPLICATED = ("replicated-daisy-chain", "replicated-delporte-fauconnier", "replicated-skeen")
@@ -148,13 +148,7 @@ def test_copies_are_equal_and_independent_and_packets_survive_the_wire(protocol:
     codec = lookup(protocol).codec()
     assert all(codec.decode(codec.encode(packet), "n0") == packet for _, _, packet in group.in_flight)
     for node in group.nodes:
-        machine = group.machines[node]
-        clone, frozen = machine.copy(), machine.frozen()
-        assert clone == machine
-        assert hash(clone) == hash(machine)
-        group.broadcast(node, dst=NAMES)
-        assert clone != machine
-        assert clone.frozen() == frozen
+        assert_copy_is_independent(group, node, dst=NAMES)
 
 
 @pytest.mark.parametrize("protocol", EVERY)
