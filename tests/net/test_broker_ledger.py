@@ -217,3 +217,23 @@ def test_every_life_is_higher_than_those_before(tmp_path: Path) -> None:
     assert second > 0
     assert later_life(second + 10**9) == second + 10**9 + 1  # The clock was set back.
     directory.release()
+
+
+def test_a_change_of_members_is_written_alone_and_read_again(tmp_path: Path) -> None:
+    """However many sessions have ended, the next one costs a few bytes."""
+    ledger = BrokerLedger(tmp_path)
+    ended = {Origin(f"pub~{n} {T}"): 1 for n in range(1000)}
+    ledger.roster({T: (ANN,), Topic("u"): (ANN,)}, ended)
+    ledger.flush()
+    before = ledger.log.segment_bytes
+    del ended[Origin(f"pub~0 {T}")]
+    ended[Origin(f"pub~1000 {T}")] = 2
+    ledger.roster({T: (ANN, Origin("bob"))}, ended)
+    ledger.flush()
+    assert ledger.log.segment_bytes - before < 200
+    ledger.close()
+
+    saved = BrokerLedger(tmp_path).saved()
+
+    assert saved.roster == {T: (ANN, Origin("bob"))}
+    assert saved.fenced == ended

@@ -52,6 +52,22 @@ class MemoryBrokerLedger:
     def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None:
         self._roster, self._fenced = dict(roster), dict(fenced)
 
+    def members(self) -> tuple[dict[Topic, tuple[Origin, ...]], dict[Origin, int]]:
+        """What is written down about members: who they are, and whose memberships are over."""
+        return self._roster, self._fenced
+
+    def roster_news(
+        self, roster: dict[Topic, tuple[Origin, ...]], gone: tuple[Topic, ...], fenced: dict[Origin, int],
+        forgotten: tuple[Origin, ...],
+    ) -> None:  # fmt: skip
+        """Only what has changed: topics with all their members, topics without any, ends to know and to forget."""
+        self._roster.update(roster)
+        for topic in gone:
+            self._roster.pop(topic, None)
+        self._fenced.update(fenced)
+        for who in forgotten:
+            self._fenced.pop(who, None)
+
     def term(self, number: int) -> None:
         """A term never falls."""
         self._term = max(self._term, number)

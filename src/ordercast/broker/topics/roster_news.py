@@ -85,4 +85,4 @@ class RosterNews(TopicsPart):
         if self.unwritten:
             self.unwritten = False
             self.book.prune(self.wires.now_ns, int(self.settings.member_timeout_ms * 1e7))
-            self.ledger.roster(self.book.roster(), self.book.fences())
+            self.ledger.roster(self.book.roster(), self.book.ended)

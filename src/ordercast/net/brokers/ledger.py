@@ -61,7 +61,16 @@ class _Salvaged(_Record, frozen=True, array_like=True, tag=7):
     """A part of what came before is lost, and with it perhaps a term."""
 
 
-_Any = _Entries | _Base | _Forget | _Roster | _Term | _Directory | _Salvaged
+class _RosterNews(_Record, frozen=True, array_like=True, tag=8):
+    """What has changed since the last record about members."""
+
+    roster: dict[Topic, tuple[Origin, ...]]
+    gone: tuple[Topic, ...]
+    fenced: dict[Origin, int]
+    forgotten: tuple[Origin, ...]
+
+
+_Any = _Entries | _Base | _Forget | _Roster | _Term | _Directory | _Salvaged | _RosterNews
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[_Any])
 
@@ -111,7 +120,11 @@ class BrokerLedger:
         self._add(_Forget(topic))
 
     def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None:
-        self._add(_Roster(dict(roster), dict(fenced)))
+        known_roster, known_fenced = self._held.members()
+        changed = {topic: members for topic, members in roster.items() if known_roster.get(topic) != members}
+        gone = tuple(sorted(known_roster.keys() - roster.keys()))
+        news = dict(sorted(fenced.items() - known_fenced.items()))
+        self._add(_RosterNews(changed, gone, news, tuple(sorted(known_fenced.keys() - fenced.keys()))))
 
     def term(self, number: int) -> None:
         self._add(_Term(number))
@@ -161,6 +174,8 @@ class BrokerLedger:
                 held.forget(topic)
             case _Roster(roster, fenced):
                 held.roster(roster, fenced)
+            case _RosterNews(roster, gone, fenced, forgotten):
+                held.roster_news(roster, gone, fenced, forgotten)
             case _Term(number):
                 held.term(number)
                 self._whole = True
