@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ordercast.client.membership import ASKED, GRANTED, LEAVING, LIVE, OUT, RESUMED, Membership, chunks
+from ordercast.client.membership import ASKED, GRANTED, LEAVING, LIVE, OUT, RESUMED, Membership, chunks, split
 from ordercast.client.session import Session
 from ordercast.client.stability import StabilityReports
 from ordercast.core.ids import Topic
@@ -77,11 +77,12 @@ class TopicJoining(State):
         settings = self.session.settings
         have, base = membership.have.summary(), membership.base.copy()
         history = self.history_for(membership, packet)
+        proof = membership.proof(history)
         for piece in tuple(chunks(history, settings.batch_entries, settings.batch_bytes)) or ((),):
             attach_no = self.session.edge.attach_no
-            proof = membership.proof(piece)
             if proof is not None:
-                self.session.send(proof)
+                part, proof = split(proof, len(piece))
+                self.session.send(part)
             self.session.send(Resume(packet.topic, attach_no, have, base, piece, membership.asked_to_receive))
 
     def history_for(self, membership: Membership, state: TopicState) -> list[Publication]:

@@ -268,6 +268,12 @@ class Membership(State):
         return True
 
 
+def split(proof: Sealed, count: int) -> tuple[Sealed, Sealed]:
+    """The proofs of the base and of so many entries, and those of the other entries."""
+    end = count * SEAL_BYTES
+    return Sealed(proof.topic, proof.base, proof.entries[:end]), Sealed(proof.topic, b"", proof.entries[end:])
+
+
 def chunks(entries: Sequence[Publication], most: int, most_bytes: int) -> Iterator[tuple[Publication, ...]]:
     """The entries in order, in pieces of at most so many and about so many bytes (one entry may be larger)."""
     if not entries:
