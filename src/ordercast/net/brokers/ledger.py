@@ -123,8 +123,9 @@ class BrokerLedger:
         known_roster, known_fenced = self._held.members()
         changed = {topic: members for topic, members in roster.items() if known_roster.get(topic) != members}
         gone = tuple(sorted(known_roster.keys() - roster.keys()))
-        news = dict(sorted(fenced.items() - known_fenced.items()))
-        self._add(_RosterNews(changed, gone, news, tuple(sorted(known_fenced.keys() - fenced.keys()))))
+        news = {who: epoch for who, epoch in fenced.items() if known_fenced.get(who) != epoch}
+        forgotten = tuple(who for who in known_fenced if who not in fenced)
+        self._add(_RosterNews(changed, gone, news, forgotten))
 
     def term(self, number: int) -> None:
         self._add(_Term(number))
