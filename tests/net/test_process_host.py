@@ -11,7 +11,7 @@ import pytest
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.process import Connection
 from ordercast.net.wire.credentials import Credentials
-from ordercast.net.wire.frames import packet_frame
+from ordercast.net.wire.frames import goodbye_frame, packet_frame
 from ordercast.net.wire.settings import WireSettings
 from tests.support.loop import run_async, until
 from tests.support.proxy import Proxy
@@ -357,5 +357,25 @@ def test_a_port_in_use_is_said_in_one_line() -> None:
         async with running(b1):
             with pytest.raises(UsageError, match=f"^listen: {b1.address}: Address already in use$"):
                 await b2.host.start(b1.address)
+
+    run_async(main)
+
+
+def test_of_many_packets_that_came_at_once_only_so_many_are_handled_in_a_turn() -> None:
+    """Others are heard in between, and what came before the end of a connection is handled before it."""
+
+    async def main() -> None:
+        b1 = Process("b1")
+        async with running(b1):
+            peer = await Stranger.connect(b1.address)
+            await peer.introduce()
+            words = [str(i) for i in range(2000)]
+            peer.send(b"".join(packet_frame(CODEC.encode(Say(word))) for word in words) + goodbye_frame("done"))
+            await until(lambda: bool(b1.scribe.ends))
+            assert b1.scribe.heard == words
+            assert max(b1.scribe.batches) <= 256
+            assert b1.scribe.turns >= len(words) // 256
+            assert b1.scribe.ends == [(False, "done")]
+            await peer.close()
 
     run_async(main)

@@ -12,15 +12,23 @@ from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Denied, Granted, Left, Live, Resume, Subscribe, TopicState, Unsubscribe
 from ordercast.pubsub.publications import Publication
 
+_MOST_AT_ONCE = 256
+"""Topics that an edge is asked to confirm at a time."""
+
 
 class TopicJoining(State):
     """Brings each membership from OUT to LIVE at every new edge, and back to OUT when the application leaves."""
 
     constant: ClassVar[tuple[str, ...]] = ("session", "stability")
+    ordered: ClassVar[tuple[str, ...]] = ("queue",)
 
     def __init__(self, session: Session, stability: StabilityReports) -> None:
         self.session = session
         self.stability = stability
+        self.asking: set[Topic] = set()
+        """Topics that the edge has not confirmed."""
+        self.queue: dict[Topic, None] = {}
+        """Topics that it is asked for once it has confirmed others: thousands at once would keep all brokers busy."""
 
     def want(self, topic: Topic, *, receives: bool) -> Membership:
         """Be a member of the topic from now on, at this edge and all later ones."""
@@ -31,7 +39,8 @@ class TopicJoining(State):
         membership.wants = receives
         session.ledger.member(topic, receives, granted=membership.receiving)
         if session.edge.attached and membership.phase == OUT:
-            self._ask(membership)
+            # Others may wait for whoever receives (BRK-W2), so that it never stands in a queue behind them.
+            self._ask(membership) if receives else self._ask_in_turn(membership)
         elif receives and not membership.asked_to_receive:
             self._ask_for_more(membership)
         return membership
@@ -46,11 +55,33 @@ class TopicJoining(State):
     def resume_all(self) -> None:
         """A new edge knows nothing of this client yet."""
         for membership in self.session.memberships():
-            if membership.wants is not None or membership.counted or membership.outbox:
+            if self._needed(membership):
+                self._ask_in_turn(membership)
+
+    def _needed(self, membership: Membership) -> bool:
+        return membership.wants is not None or membership.counted or bool(membership.outbox)
+
+    def _ask_in_turn(self, membership: Membership) -> None:
+        if len(self.asking) < _MOST_AT_ONCE:
+            self._ask(membership)
+        else:
+            self.queue[membership.topic] = None
+
+    def _answered(self, topic: Topic) -> None:
+        """The edge has confirmed the topic, or never will: it is the next one's turn."""
+        session = self.session
+        self.asking.discard(topic)
+        while self.queue and len(self.asking) < _MOST_AT_ONCE:
+            following = next(iter(self.queue))
+            del self.queue[following]
+            membership = session.topics[following]
+            if membership.phase == OUT and self._needed(membership) and session.edge.attached:
                 self._ask(membership)
 
     def all_lost(self) -> None:
         """BRK-C5: nothing is live until another edge says so."""
+        self.asking.clear()
+        self.queue.clear()
         for membership in self.session.memberships():
             membership.phase = OUT
             membership.open = True
@@ -59,6 +90,7 @@ class TopicJoining(State):
 
     def _ask(self, membership: Membership) -> None:
         membership.phase = ASKED
+        self.asking.add(membership.topic)
         membership.asked_to_receive = membership.wants is True
         membership.counted = True
         membership.unsent = []
@@ -113,6 +145,7 @@ class TopicJoining(State):
         if membership is None or membership.phase != GRANTED:
             return
         membership.phase = LIVE
+        self._answered(packet.topic)
         session.edge.granted()
         membership.republish()
         session.unsent.add(packet.topic)
@@ -190,6 +223,7 @@ class TopicJoining(State):
         membership.history = []
         membership.reported = None
         self.session.ledger.member(membership.topic, None, granted=False)
+        self._answered(membership.topic)
 
     def leave_all(self) -> None:
         """The client ends for good; what ends with it is for the row that says so."""

@@ -233,7 +233,7 @@ class ClientMachine(ProcessMachine):
         self.app.nobody_answers(failures)
 
     def awaits_grants(self) -> bool:
-        return any(membership.awaits_grant() for membership in self.topics.values())
+        return bool(self.joining.asking)
 
     def _ping(self, packet: wire.Ping) -> None:
         self.session.send(wire.Pong(packet.at))

@@ -80,9 +80,6 @@ class Membership(State):
         """Publishers of whom more is known to be stable here than the edge knew when it granted the membership."""
         self.levels: dict[str, tuple[int, tuple[int, ...]]] = {}
 
-    def awaits_grant(self) -> bool:
-        return self.phase in (ASKED, RESUMED, GRANTED)
-
     # Publishing
 
     def republish(self) -> None:

@@ -577,3 +577,38 @@ def test_an_edge_that_knows_less_to_be_stable_is_told_all_the_same() -> None:
     edge.say(TopicState(T, {}, {"cho": 1}), Granted(T, {"cho": 1}, new=False), Live(T))
     edge.pass_time(100)
     assert edge.sent(StableReport)[-1] == StableReport(T, {"bob": 1})
+
+
+def test_thousands_of_topics_are_asked_for_in_turn_and_each_comes_to_its_turn() -> None:
+    """A burst would keep brokers from telling each other that they live; whoever receives is never made to wait."""
+    edge = HandEdge()
+    edge.accept()
+    edge.new()
+    for i in range(600):
+        edge.act("publish", Topic(f"t.{i}"), b"x")
+    asked = [packet.topic for packet in edge.new() if isinstance(packet, Subscribe)]
+    assert len(asked) == 256
+    edge.act("subscribe", T)
+    assert [packet for packet in edge.new() if isinstance(packet, Subscribe)] == [Subscribe(T, receives=True)]
+    edge.make_live()
+    edge.new()
+    for topic in asked:  # It grows on the way.
+        edge.make_live(topic)
+        asked += [packet.topic for packet in edge.new() if isinstance(packet, Subscribe)]
+    assert asked == [f"t.{i}" for i in range(600)]
+
+
+def test_what_is_under_way_to_the_edge_stays_within_the_window() -> None:
+    """What an edge gets although it has just said that it has enough."""
+    edge = subscribed(window_bytes=2500, batch_entries=1)
+    for _ in range(9):
+        edge.act("publish", T, bytes(1000))
+    assert numbers(edge) == [1, 2, 3]
+    edge.say(Acks(T, (2, ()), (0, ())))
+    assert numbers(edge) == [4, 5]
+    edge.say(Flow(T, open=False), Acks(T, (5, ()), (0, ())))
+    assert numbers(edge) == []
+    edge.say(Flow(T, open=True))
+    assert numbers(edge) == [6, 7, 8]
+    edge.say(Refused(T, 6, "no"), Acks(T, (8, ()), (0, ())))
+    assert numbers(edge) == [9]

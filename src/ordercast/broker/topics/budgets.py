@@ -140,8 +140,8 @@ class Budgets(TopicsPart):
 
 
 def _has_all(node: TopicNode, member: Member) -> bool:
-    reported = member.vector
-    return reported is not None and all(reported.get(origin, 0) >= low for origin, low in node.have.low.items())
+    reported, stable = member.vector or {}, node.base.get
+    return all(max(reported.get(origin, 0), stable(origin, 0)) >= low for origin, low in node.have.low.items())
 
 
 def _more(reported: Vector | None, before: Vector | None) -> bool:

@@ -39,6 +39,10 @@ from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, MemberReport
 
 _ASK = ("topics", "ask")
+_ASKED_OFTEN = 3
+"""The pauses between requests grow after so many."""
+_LONGEST_PAUSE = 4
+"""They double so often."""
 
 
 class Members(TopicsPart):
@@ -70,6 +74,8 @@ class Members(TopicsPart):
         self.departing: dict[tuple[Topic, Origin], tuple[int, int]] = {}
         """Ends of memberships that the root has not confirmed: epoch, and when to stop asking."""
         self.asking = False
+        self.waited_for: set[Topic] = set()
+        """Topics in which somebody may be waiting."""
 
     def subscribe(self, client: AttachedClient, packet: Subscribe) -> None:
         """BRK-M1: what this broker has of the topic; the client answers with what it has."""
@@ -114,6 +120,7 @@ class Members(TopicsPart):
         if waiting is None or waiting.connection != client.connection or waiting.receives != packet.receives:
             waiting = WaitingMember(client.connection, client.next_epoch(), receives=packet.receives)
             node.waiting[client.origin] = waiting
+            self.waited_for.add(node.topic)
         waiting.have, waiting.base, waiting.heard_ns = packet.have, packet.base, self.wires.now_ns
         waiting.resumed = True
         base, entries = self._proven(node, client, packet)
@@ -156,12 +163,15 @@ class Members(TopicsPart):
             mine = node.have
             silent = self.wires.now_ns - waiting.heard_ns >= self.settings.request_ms * 1e6
             waiting.complete = silent or _includes(mine, Received(waiting.have))
-        if waiting.complete:
+        if waiting.complete and self.wires.now_ns >= waiting.ask_ns:
             self._ask(node, member, waiting)
         self._keep_asking()
 
     def _ask(self, node: TopicNode, member: Origin, waiting: WaitingMember) -> None:
         request = AttachRequest(node.topic, member, waiting.epoch)
+        waiting.asked += 1
+        pauses = 1 << min(max(0, waiting.asked - _ASKED_OFTEN), _LONGEST_PAUSE)
+        waiting.ask_ns = self.wires.now_ns + pauses * int(self.settings.retry_ms * 1e6)
         if not self.confirmation_needed():
             self.granted(AttachGranted(node.topic, self.tree.term, member, waiting.epoch, (), new=False))
         elif self.tree.is_root:
@@ -178,21 +188,29 @@ class Members(TopicsPart):
             self.asking = True
             self.wires.set_timer(_ASK, int(self.settings.retry_ms * 1e6))
 
-    def ask_again(self) -> None:
-        """BRK-M3: every `retry_ms` while somebody waits."""
+    def ask_again(self, *, anew: bool) -> None:
+        """BRK-M3: every `retry_ms` while somebody waits, more seldom after a while: an answer may just take its time.
+
+        `anew`: the way to the root is another one, or it may decide now.
+        """
         self.asking = False
-        for topic in sorted(self.nodes):
+        for topic in sorted(self.waited_for):
             node = self.nodes.get(topic)
-            if node is not None:
-                for member in sorted(node.waiting):
-                    waiting = node.waiting.get(member)
-                    if waiting is not None:
-                        self._ask_if_complete(node, member, waiting)
+            if node is None or not node.waiting:
+                self.waited_for.discard(topic)
+                continue
+            for member in sorted(node.waiting):
+                waiting = node.waiting.get(member)
+                if waiting is not None:
+                    if anew:
+                        waiting.asked = waiting.ask_ns = 0
+                    self._ask_if_complete(node, member, waiting)
         self.repeat_departures()
 
     def ask_soon(self, node: TopicNode, member: Origin, epoch: int) -> None:
         """This broker itself, on behalf of orphans, waits for a membership that only publishes."""
         waiting = node.waiting[member] = WaitingMember(None, epoch, receives=False)
+        self.waited_for.add(node.topic)
         waiting.complete = True
         self._ask(node, member, waiting)
         self._keep_asking()

@@ -54,6 +54,10 @@ class WaitingMember(State):
         """It has answered the last TopicState."""
         self.complete = False
         """Its whole history is here: only then is the root asked to confirm it."""
+        self.asked = 0
+        """How often the root was asked in vain, on the present way to it."""
+        self.ask_ns = 0
+        """When it is asked again."""
 
 
 class Vote(Value):

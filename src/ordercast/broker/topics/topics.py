@@ -102,7 +102,7 @@ class Topics(TopicsState):
         self.copies.neighbours_changed()
         self.channels.open_all()
         self.members.repeat_departures()
-        self.members.ask_again()
+        self.members.ask_again(anew=True)
 
     def parent_lost(self) -> None:
         parent, self.last_parent = self.last_parent, None
@@ -144,7 +144,7 @@ class Topics(TopicsState):
     def may_decide(self) -> None:
         if self.tree.decides:
             self.authority.may_decide()
-            self.members.ask_again()
+            self.members.ask_again(anew=True)
             self.copies.neighbours_changed()
             for topic in sorted(self.nodes):
                 self.vote_again(self.nodes[topic])
@@ -205,7 +205,7 @@ class Topics(TopicsState):
     def timer(self, name: tuple[object, ...]) -> None:
         match name[1:]:
             case ("ask",):
-                self.members.ask_again()
+                self.members.ask_again(anew=False)
             case ("stability",):
                 self.stability.cooled()
             case ("absent",):

@@ -38,6 +38,8 @@ _MUCH_BYTES = 1 << 17
 """A read that brings so much has not brought all that is there."""
 _WRITE_BUFFER_BYTES = 1 << 18
 """So much waits in the socket's buffer at most; the rest waits here, where what is urgent can still overtake it."""
+_MANY_PACKETS = 256
+"""So many are handed over at a time: the turn ends before the next ones, so that others are heard, and hear of us."""
 _FEW_FRAMES = 16
 """So many are written together without counting their bytes."""
 
@@ -119,6 +121,10 @@ class WireConnection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         """Frames of a packet that is not complete."""
         self._piece_bytes = 0
+        self._backlog: tuple[list[Packet], list[bytes], ConnectionEnd | None] | None = None
+        """Packets that have arrived and wait for the next turn, and how the connection ends behind them."""
+        self._unread: list[bytes] = []
+        """What came in spite of the backlog."""
         self._asked = handshake.challenge()
         self._said: handshake.Present | None = None
         self._deaf = False
@@ -153,9 +159,12 @@ class WireConnection(asyncio.Protocol):
         if self._deaf:
             return
         self.heard_ns = time.monotonic_ns()
+        if self._backlog is not None:
+            self._unread.append(data)
+            return
         if self.peer is not None:
             self._take_frames(data)
-            if len(data) >= _MUCH_BYTES:
+            if len(data) >= _MUCH_BYTES or self._backlog is not None:
                 self._rest()
             return
         self.has_spoken = True
@@ -175,8 +184,22 @@ class WireConnection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if self._go_on():
+            self._loop.call_soon(self._read_on)
+        elif transport is not None and not transport.is_closing():
             transport.resume_reading()
+
+    def _go_on(self) -> bool:
+        """Hand over more of what has arrived; whether that was not all."""
+        backlog, self._backlog = self._backlog, None
+        if backlog is None or self._deaf:
+            return False
+        self.heard_ns = time.monotonic_ns()
+        self._hand_over(*backlog)
+        if self._backlog is None and self._unread:
+            unread, self._unread = b"".join(self._unread), []
+            self._take_frames(unread)
+        return self._backlog is not None
 
     def eof_received(self) -> bool:
         # Left to itself the transport would first try to write what is pending, to a peer that may never read again.
@@ -193,6 +216,8 @@ class WireConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._drop_deadline()
+        while self._go_on():
+            pass  # It came before the end.
         self._finish(ConnectionEnd("lost", f"lost: {error}" if error is not None else "closed by the other end"))
         if not self.closed.done():
             self.closed.set_result(None)
@@ -357,6 +382,12 @@ class WireConnection(asyncio.Protocol):
             end = ConnectionEnd("garbage", error.reason)
         if end is None and self._reader.broken is not None:
             end = ConnectionEnd("garbage", self._reader.broken.reason)
+        self._hand_over(packets, frames, end)
+
+    def _hand_over(self, packets: list[Packet], frames: list[bytes], end: ConnectionEnd | None) -> None:
+        if len(packets) > _MANY_PACKETS:
+            self._backlog = packets[_MANY_PACKETS:], frames[_MANY_PACKETS:], end
+            packets, frames, end = packets[:_MANY_PACKETS], frames[:_MANY_PACKETS], None
         if packets:  # What came before a broken frame was good.
             self._owner.received(self, packets, frames)
         if end is None or self._deaf:
