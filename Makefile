@@ -1,10 +1,12 @@
 # Every target sets up what it needs (virtual environment, locked dependencies, Java) on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench swarm chaos docs format lock setup clean
+.PHONY: help demo test check bench swarm chaos fuzz soak docs format lock setup clean
 BIN := .venv/bin
 READY := .venv/.ready
 SEEDS ?= 1000
 CHAOS ?= 20
+FUZZ_SECONDS ?= 3600
+SOAK_MINUTES ?= 30
 export NO_MKDOCS_2_WARNING := 1
 
 help: ## list the targets
@@ -43,6 +45,12 @@ swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the 
 
 chaos: $(READY) ## CHAOS random runs of real broker and client processes (default 20), killed, stopped and cut off
 	@$(BIN)/python -m tests.chaos.swarm --seeds $(CHAOS)
+
+fuzz: $(READY) ## FUZZ_SECONDS of wounded input for every decoder (default 3600); what comes through goes to tests/fuzz/corpus
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+soak: $(READY) ## SOAK_MINUTES of sessions, topics and brokers that come and go (default 30): memory and descriptors stay flat
+	@$(BIN)/python -m tests.chaos.soak --minutes $(SOAK_MINUTES)
 
 docs: $(READY) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet && echo "site/index.html"

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
+from ordercast.core.wire import NOT_DECODABLE
 from ordercast.scenario.model import Scenario
 
 _UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`")
@@ -22,6 +23,7 @@ _BAD_CHOICE = re.compile(r"Invalid enum value '(?P<name>[^']*)'")
 
 _LARGEST = 1e12
 """In milliseconds, 31 years; still exact in nanoseconds, and in whatever else is worked out from it."""
+_LARGEST_SEED = 1e300
 
 
 def load_scenario(path: Path, overrides: Sequence[str] = ()) -> Scenario:
@@ -30,9 +32,9 @@ def load_scenario(path: Path, overrides: Sequence[str] = ()) -> Scenario:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise _no_such_file(path) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except NOT_DECODABLE as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
     for override in overrides:
         apply_override(raw, override)
@@ -50,7 +52,7 @@ def parse_scenario(raw: dict[str, Any], directory: Path | None = None) -> Scenar
     _check_numbers(raw, "")
     try:
         return msgspec.convert(raw, Scenario)
-    except msgspec.ValidationError as error:
+    except NOT_DECODABLE as error:
         raise _explain(str(error)) from None
 
 
@@ -97,7 +99,7 @@ def _index(target: list[Any], name: str, override: str) -> int:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except NOT_DECODABLE:
         return text
 
 
@@ -111,8 +113,9 @@ def _check_numbers(value: Any, where: str) -> None:
             _check_numbers(item, f"{where}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{where}: {value} is not a finite number")
-    elif isinstance(value, int | float) and abs(value) > _LARGEST and where != "seed":
-        raise UsageError(f"{where}: {value} is too large a number ({_LARGEST:g} is the largest)")
+    elif isinstance(value, int | float) and abs(value) > (largest := _LARGEST_SEED if where == "seed" else _LARGEST):
+        told = value if abs(value) <= _LARGEST_SEED else "what stands there"  # Python does not print just any number.
+        raise UsageError(f"{where}: {told} is too large a number ({largest:g} is the largest)")
 
 
 def _explain(error: str) -> UsageError:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
-from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.state import State
 from ordercast.core.wire import NOT_DECODABLE
@@ -132,17 +132,14 @@ class KeyValueReplica(State):
             return None, None  # No operation of this store; every replica skips it alike.
         match what:
             case Command(home, number, operation):
-                part = KvPart(number, self._own_partition(), self._execute(operation))
+                if self.partition is None:
+                    return None, None  # Whoever sent it to a node without data is wrong, and harms nobody.
+                part = KvPart(number, self.partition, self._execute(operation))
                 if home == self.node:
                     return None, self._collect(part)
                 return Posting(msgspec.msgpack.encode(part), (home,)), None
             case part:
                 return None, self._collect(part)
-
-    def _own_partition(self) -> int:
-        if self.partition is None:
-            raise InvariantError(f"{self.node} holds no partition and was sent an operation")
-        return self.partition
 
     def _execute(self, operation: KvOperation) -> Pairs:
         mine = [key for key in operation.reads if self.partitioning.partition_of(key) == self.partition]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from ordercast.trace.schema import INFO_BOOT, INFO_STATE, JOURNAL_END, JOURNAL_SUFFIX, KINDS
-from ordercast.trace.store import TraceError
+from ordercast.trace.store import NOT_DECODABLE, TraceError
 
 if TYPE_CHECKING:
     from ordercast.core.messages import Message, Packet
@@ -26,19 +26,23 @@ _READ_BYTES = 1 << 22
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+_Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+
+
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     """One event. Field names are the trace's column names."""
 
     kind: str
-    time_ns: int
+    time_ns: _Int64
     msg: str | None = None
     topic: str | None = None
     keys: tuple[str, ...] | None = None
     guarantee: str | None = None
     dst: tuple[str, ...] | None = None
     peer: str | None = None
-    payload_bytes: int | None = None
-    header_bytes: int | None = None
+    payload_bytes: _Int32 | None = None
+    header_bytes: _Int32 | None = None
     info: dict[str, str] | None = None
 
 
@@ -173,7 +177,7 @@ def read_journal(path: Path) -> Iterator[Row]:
                 for line in lines:
                     number += 1
                     yield _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except NOT_DECODABLE as error:
         raise TraceError(f"{path}:{number}: {error}") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None

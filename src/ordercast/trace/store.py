@@ -26,6 +26,10 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 EVENT_SCHEMA = pa.schema([(name, _ARROW_TYPES[type_]) for name, type_, _ in COLUMNS])
 
 
+NOT_DECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What decoders raise about bytes that anybody may have written: their own errors, those of text, numbers, nesting."""
+
+
 class TraceError(Exception):
     """A trace that cannot be read or written as it should be; the message names the file and what is wrong."""
 
@@ -76,7 +80,7 @@ def read_manifest(run: Path) -> Manifest:
         raw = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
         raise TraceError(f"{run}: not a run directory (no {MANIFEST})") from None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *NOT_DECODABLE) as error:
         raise TraceError(f"{path}: unreadable manifest: {error}") from None
     if not isinstance(raw, dict) or not isinstance(raw.get("format"), int):
         raise TraceError(f"{path}: no format number")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ordercast.trace.store import TraceError
+from ordercast.trace.store import NOT_DECODABLE, TraceError
 
 if TYPE_CHECKING:
     from ordercast.verify.load import LoadedTrace
@@ -43,5 +43,5 @@ def read_members(path: Path) -> dict[str, list[str]]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, list[str]])
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except NOT_DECODABLE as error:
         raise TraceError(f"{path}: not an object of topics and lists of nodes: {error}") from None

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from ordercast.trace.store import TraceError
+from ordercast.trace.store import NOT_DECODABLE, TraceError
 from ordercast.verify.arrow import first_false, first_line
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _texts(info: Any) -> list[tuple[str, str]] | None:
 def _decoded(decode: Callable[[bytes], _Event], line: bytes, where: str) -> _Event:
     try:
         return decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except NOT_DECODABLE as error:
         raise TraceError(f"{where}: {error}") from None
 
 

@@ -72,8 +72,10 @@ def load_run(path: Path) -> Iterator[LoadedTrace]:
     if path.is_dir():
         manifest, assumed = describe_run(path)
         if has_journals(path):
-            parts = (_checked(part, path / JOURNALS) for part in journal_tables(path, manifest.run_id))
-            yield LoadedTrace(str(path), manifest.run_id, manifest, _joined(parts), assumed)
+            journals = [_checked(part, path / JOURNALS) for part in journal_tables(path, manifest.run_id)]
+            if not journals:
+                raise TraceError(f"{path / JOURNALS}: no event in these journals")
+            yield LoadedTrace(str(path), manifest.run_id, manifest, _joined(journals), assumed)
             return
         # The manifest has the run's name, and dates matter only where all nodes read one clock.
         without = {"run"} if manifest.clock == "global" else {"run", "time_ns"}
@@ -136,9 +138,12 @@ def _read_parquet(path: Path, without: set[str] | frozenset[str] = frozenset()) 
         with pq.ParquetFile(path, read_dictionary=repeating, memory_map=True) as file:
             needed = set(REQUIRED + OPTIONAL) - without - _empty(file.metadata)
             wanted = [name for name in schema.names if name in needed]
-            return file.read(columns=wanted)
+            table = file.read(columns=wanted)
+        for name in set(repeating) & set(wanted):
+            table.column(name).validate(full=True)  # Of a damaged file a word may be one that its dictionary lacks.
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: unreadable Parquet: {first_line(error)}") from None
+    return table
 
 
 def _empty(metadata: pq.FileMetaData) -> set[str]:

@@ -6,11 +6,12 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from ordercast.core.errors import UsageError
+from ordercast.core.wire import NOT_DECODABLE
 from ordercast.explore.promises.properties import Violation, name
 from ordercast.explore.scope.configurations import Configuration, parse_destinations, parse_node
 from ordercast.explore.scope.publications import configuration_of, parse_publication
@@ -18,6 +19,8 @@ from ordercast.explore.scope.publications import configuration_of, parse_publica
 _ARRIVES = re.compile(r"(?P<peer>\S+) -> (?P<node>\S+?)( #(?P<position>[1-9][0-9]*))?(?P<lost> is lost)?")
 _PUBLISHES = re.compile(r"(?P<node>\S+) publishes")
 _DOUBTS = re.compile(r"(?P<node>\S+) (?P<verb>suspects|trusts) (?P<about>\S+)")
+_MOST_NODES = 1000
+"""Far more than anybody explores; what a file says must not decide how much memory is taken."""
 _SETTLES = "everyone settles"
 _RUNS_OUT = re.compile(r"(?P<node>\S+) timer (?P<timer>.+)")
 
@@ -60,7 +63,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     format: int = 1
     protocol: str
-    nodes: int
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=_MOST_NODES)]
     overlay: str = "clique"
     options: dict[str, Any] = {}
     destinations: list[list[str]] = []
@@ -128,10 +131,10 @@ def read_schedule(path: Path) -> Schedule:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         schedule = msgspec.convert(raw, Schedule)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not a TOML file: {error}") from None
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}") from None
+    except NOT_DECODABLE as error:
+        raise UsageError(f"{path}: not a TOML file: {error}") from None
     schedule = msgspec.structs.replace(schedule, protocol=_seen_from(schedule.protocol, Path(), path.parent))
     if schedule.format != 1:
         raise UsageError(f"{path}: format: {schedule.format} is not 1, the only one known")

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from ordercast.core.errors import UsageError
+from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.brokers.admin_client import ask
 from ordercast.net.brokers.cluster_file import LOOPBACK, BrokerEntry, ClusterFile, load_cluster
 from ordercast.net.brokers.incarnation import DataDirectory
@@ -88,7 +89,10 @@ class Cluster:
 
     @classmethod
     def _started(cls, record: Path) -> Cluster:
-        file = Path(msgspec.json.decode(record.read_bytes())["file"])
+        try:
+            file = Path(msgspec.json.decode(record.read_bytes(), type=dict[str, str])["file"])
+        except (OSError, KeyError, *NOT_DECODABLE):
+            raise UsageError(f"{record}: does not say which cluster was started; say it with --cluster FILE") from None
         if not file.is_file():
             raise UsageError(f"{record}: the file {file} of this cluster is gone")
         return cls(file, record.parent)
@@ -180,7 +184,7 @@ class Cluster:
         """The running process of the broker."""
         try:
             ready = msgspec.json.decode(self._ready_file(broker).read_bytes(), type=Ready)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, *NOT_DECODABLE):
             return None
         if start_ticks(ready.pid) == ready.ticks != 0:
             return ready

@@ -27,6 +27,7 @@ import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, valid_node
+from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.log.files import Fsync
 from ordercast.net.wire.credentials import Credentials, Tls, User, join_address, split_address
 from ordercast.net.wire.settings import WireSettings
@@ -120,12 +121,10 @@ def load_cluster(path: Path) -> ClusterFile:
     try:
         text = path.read_text(encoding="utf-8")
         raw = msgspec.json.decode(text, type=dict) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from None
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path}: not valid JSON: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except NOT_DECODABLE as error:
+        raise UsageError(f"{path}: not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
     try:
         return parse_cluster(raw, path.parent)
     except UsageError as error:
@@ -136,7 +135,7 @@ def parse_cluster(raw: dict[str, Any], directory: Path) -> ClusterFile:
     """A cluster from plain data; relative paths start at `directory`."""
     try:
         cluster = msgspec.convert(raw, ClusterFile)
-    except msgspec.ValidationError as error:
+    except NOT_DECODABLE as error:
         raise _explain(str(error)) from None
     _check_brokers(cluster)
     cluster.credentials()

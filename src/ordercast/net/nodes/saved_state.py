@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from ordercast.core.errors import UsageError
+from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.machine import Machine
 from ordercast.core.state import State
 from ordercast.core.wire import NOT_DECODABLE, Encoded
@@ -35,8 +35,8 @@ _LEAST_INT, _LARGEST_INT = -(1 << 63), (1 << 64) - 1
 _CONTAINERS: dict[type, int] = {list: 1, tuple: 2, set: 3, frozenset: 4, deque: 5}
 _PLAIN = 0
 _DICT, _INT, _STRUCT, _STATE, _ENCODED, _ENUM, _MIXED = range(6, 13)
-_WRONG = (*NOT_DECODABLE, TypeError, AttributeError, LookupError, StopIteration)
-"""What building from nonsense raises."""
+_WRONG = (*NOT_DECODABLE, TypeError, AttributeError, LookupError, StopIteration, InvariantError)
+"""What building from nonsense raises. A promise that what was read breaks is the file's fault and not ours."""
 
 
 def pack(machine: Machine) -> bytes:
