@@ -20,7 +20,8 @@ import uvloop
 
 from ordercast import testing
 from tests.support.chaos import GUARANTEES
-from tests.support.chaos_run import complaints, judge_living
+from tests.support.chaos_run import judge_living
+from tests.support.pubsub_lab import complaints
 
 MOST_KB_A_MINUTE = 1024
 MOST_FILES_A_MINUTE = 0.5

@@ -344,7 +344,7 @@ def _journal_run(data: bytes) -> None:
 
 
 _LINES = (
-    b'{"node": 1, "seq": 0, "kind": "publish", "msg": "m1", "topic": "t", "keys": ["k"], "time_ns": 5, "run": "r"}\n'
+    b'{"node": 1, "seq": 0, "kind": "publish", "msg": "m1", "topic": "t", "keys": ["k"], "time_ns": 5}\n'
     b'{"node": 1, "seq": 1, "kind": "deliver", "msg": "m1", "info": {"a": "b"}, "dst": "1;2"}\n'
     b'{"node": "2", "seq": 0, "kind": "deliver", "msg": "m1", "guarantee": "causal"}\n',
 )
@@ -381,6 +381,10 @@ def _ready(data: bytes) -> None:
     cluster.run_directory.mkdir(parents=True, exist_ok=True)
     (cluster.run_directory / "b0.json").write_bytes(data)
     cluster.process("b0")
+
+
+def _starts() -> list[bytes]:
+    return [msgspec.json.encode({"file": str(_cluster().file)})]
 
 
 def _started(data: bytes) -> None:
@@ -443,5 +447,12 @@ def file_targets() -> Iterator[Target]:
     yield Target("lives", lambda: [b"17\n", b"0"], _in_file("life", _life), UsageError, text=True, cases=500)
     ready = [msgspec.json.encode(Ready(1, "127.0.0.1:1", "127.0.0.1:2", 3, 4))]
     yield Target("ready-files", lambda: ready, _ready, **files)
-    yield Target("started-clusters", lambda: [b'{"file": "cluster.toml"}'], _started, UsageError, text=True, cases=500)
+    yield Target(
+        "started-clusters",
+        _starts,
+        _started,
+        UsageError,
+        text=True,
+        cases=500,
+    )
     yield Target("words-of-commands", lambda: list(_COMMAND_WORDS), _words, text=True, cases=1500)

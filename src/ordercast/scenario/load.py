@@ -32,7 +32,7 @@ def load_scenario(path: Path, overrides: Sequence[str] = ()) -> Scenario:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise _no_such_file(path) from None
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     except NOT_DECODABLE as error:
         raise UsageError(f"{path}: not valid TOML: {error}") from None
@@ -49,8 +49,8 @@ def parse_scenario(raw: dict[str, Any], directory: Path | None = None) -> Scenar
     overlay = raw.get("overlay")
     if directory is not None and isinstance(overlay, dict) and isinstance(overlay.get("file"), str) and overlay["file"]:
         raw = {**raw, "overlay": {**overlay, "file": str(directory / overlay["file"])}}
-    _check_numbers(raw, "")
     try:
+        _check_numbers(raw, "")
         return msgspec.convert(raw, Scenario)
     except NOT_DECODABLE as error:
         raise _explain(str(error)) from None
@@ -91,7 +91,7 @@ def _child(target: Any, name: str, override: str) -> Any:
 
 
 def _index(target: list[Any], name: str, override: str) -> int:
-    if not name.isdecimal() or int(name) >= len(target):
+    if not name.isdecimal() or len(name) > 9 or int(name) >= len(target):
         raise UsageError(f"--set {override!r}: {name!r} is not an index of a list of {len(target)}")
     return int(name)
 

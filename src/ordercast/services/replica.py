@@ -15,6 +15,7 @@ import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
+from ordercast.core.wire import NOT_DECODABLE
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary
 from ordercast.services.data_service import ApplyContext, ReadOnly, checked_call, perform
@@ -190,7 +191,11 @@ class Replica:
             if implementation is None:
                 self._stage.undo()
                 raise UsageError(f"snapshot of {topic}: no service {name!r} is registered here")
-            implementation.restore(data, self._cells(topic, name))
+            try:
+                implementation.restore(data, self._cells(topic, name))
+            except NOT_DECODABLE:
+                self._stage.undo()
+                raise UsageError(f"snapshot of {topic}: what it has of {name!r} is no state of it") from None
         received = Received(snapshot.received)
         for origin in received.summary():
             self._stage.put(_received_prefix(topic) + origin, _row(received, origin))

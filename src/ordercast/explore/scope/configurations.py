@@ -154,7 +154,7 @@ def parse_destinations(text: str, nodes: int) -> Destinations:
 def parse_node(word: str, nodes: int, field: str) -> int:
     """`2` or `n2` as a node."""
     name = word.strip().removeprefix("n")
-    if not (name.isascii() and name.isdecimal()) or int(name) >= nodes:
+    if not (name.isascii() and name.isdecimal()) or len(name) > 9 or int(name) >= nodes:
         raise UsageError(f"{field}: {word.strip()!r} is not a node from 0 to {nodes - 1}")
     return int(name)
 

@@ -14,7 +14,9 @@ Groups = Mapping[str, tuple[int, ...]]
 """Members by name."""
 Edges = tuple[tuple[int, int], ...]
 
-_PUBLICATION = re.compile(r"\s*(?P<node>\w+)\s*>\s*(?P<group>[\w.-]+)(\s+after\s+(?P<after>m\d+(\s*\+\s*m\d+)*))?\s*")
+_PUBLICATION = re.compile(
+    r"\s*(?P<node>\w+)\s*>\s*(?P<group>[\w.-]+)(\s+after\s+(?P<after>m\d{1,9}(\s*\+\s*m\d{1,9})*))?\s*"
+)
 _MOST_NODES = 64
 
 

@@ -16,7 +16,7 @@ from ordercast.explore.promises.properties import Violation, name
 from ordercast.explore.scope.configurations import Configuration, parse_destinations, parse_node
 from ordercast.explore.scope.publications import configuration_of, parse_publication
 
-_ARRIVES = re.compile(r"(?P<peer>\S+) -> (?P<node>\S+?)( #(?P<position>[1-9][0-9]*))?(?P<lost> is lost)?")
+_ARRIVES = re.compile(r"(?P<peer>\S+) -> (?P<node>\S+?)( #(?P<position>[1-9][0-9]{0,8}))?(?P<lost> is lost)?")
 _PUBLISHES = re.compile(r"(?P<node>\S+) publishes")
 _DOUBTS = re.compile(r"(?P<node>\S+) (?P<verb>suspects|trusts) (?P<about>\S+)")
 _MOST_NODES = 1000

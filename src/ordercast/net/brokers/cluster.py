@@ -91,9 +91,10 @@ class Cluster:
     def _started(cls, record: Path) -> Cluster:
         try:
             file = Path(msgspec.json.decode(record.read_bytes(), type=dict[str, str])["file"])
+            there = file.is_file()
         except (OSError, KeyError, *NOT_DECODABLE):
             raise UsageError(f"{record}: does not say which cluster was started; say it with --cluster FILE") from None
-        if not file.is_file():
+        if not there:
             raise UsageError(f"{record}: the file {file} of this cluster is gone")
         return cls(file, record.parent)
 
@@ -188,7 +189,7 @@ class Cluster:
             return None
         if start_ticks(ready.pid) == ready.ticks != 0:
             return ready
-        with suppress(ChildProcessError):
+        with suppress(ChildProcessError, OverflowError):
             os.waitpid(ready.pid, os.WNOHANG)  # A child of this very process leaves remains.
         return None
 

@@ -174,7 +174,7 @@ def is_loopback(host: str) -> bool:
 def split_address(address: str, field: str = "address") -> tuple[str, int]:
     """Host and port of `HOST:PORT`, where an IPv6 host stands in brackets."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
         raise UsageError(f"{field}: {address!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
