@@ -354,10 +354,6 @@ _CSV = (
 )
 
 
-def _parquet() -> list[bytes]:
-    return [path.read_bytes() for path in (_run() / EVENTS).glob("*.parquet")]
-
-
 # Small files and words
 
 
@@ -441,7 +437,6 @@ def file_targets() -> Iterator[Target]:
     yield Target("journals", _journals, _journal_run, TraceError, text=True, cases=120)
     yield Target("json-lines", lambda: list(_LINES), _in_file("e.jsonl", judge_path), TraceError, text=True, cases=150)
     yield Target("csv", lambda: list(_CSV), _in_file("e.csv", judge_path), TraceError, text=True, cases=150)
-    yield Target("parquet", _parquet, _in_file("e.parquet", judge_path), TraceError, cases=60)
     members = [b'{"t": ["a", "b"]}']
     yield Target("members", lambda: members, _in_file("m.json", read_members), UsageError, TraceError, **files)
     yield Target("lives", lambda: [b"17\n", b"0"], _in_file("life", _life), UsageError, text=True, cases=500)

@@ -61,7 +61,7 @@ class Step(msgspec.Struct, frozen=True):
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One run, step by step. Every field is a key of the file."""
 
-    format: int = 1
+    format: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
     protocol: str
     nodes: Annotated[int, msgspec.Meta(ge=1, le=_MOST_NODES)]
     overlay: str = "clique"
