@@ -126,7 +126,7 @@ def test_a_half_open_connection_is_given_up(log: LogLines) -> None:
         async with running(b1):
             peer = await Stranger.connect(b1.address)
             await peer.introduce()
-            await until(lambda: bool(b1.scribe.ends), timeout_s=2)
+            await until(lambda: bool(b1.scribe.ends))
             assert b1.scribe.ends == [(True, "silent for 200 ms")]
             assert log.reasons() == ["silent for 200 ms"]
             await peer.close()

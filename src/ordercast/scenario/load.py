@@ -8,6 +8,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Sequence
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -104,13 +105,15 @@ def _value(text: str) -> Any:
 
 
 def _check_numbers(value: Any, where: str) -> None:
-    """TOML knows inf and nan; no field of a scenario has a use for them, nor, but for seeds, for what is as large."""
+    """TOML knows inf, nan and dates; no field has a use for them, nor, but for seeds, for numbers that are as large."""
     if isinstance(value, dict):
         for name, item in value.items():
             _check_numbers(item, f"{where}.{name}" if where else name)
     elif isinstance(value, list):
         for i, item in enumerate(value):
             _check_numbers(item, f"{where}[{i}]")
+    elif isinstance(value, date | time):
+        raise UsageError(f"{where}: {value} is a date or a time, which no field of a scenario takes")
     elif isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{where}: {value} is not a finite number")
     elif isinstance(value, int | float) and abs(value) > (largest := _LARGEST_SEED if where == "seed" else _LARGEST):

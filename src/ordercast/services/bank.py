@@ -8,6 +8,8 @@ from ordercast.services.staging import Cells
 RATE = (1, 100)
 """Interest: one cent in a hundred."""
 TOPIC = "bank-pt"
+MOST_CENTS = 2**53
+"""Every store, client and number format that people use can hold it."""
 
 
 @service(topic=TOPIC)
@@ -56,6 +58,8 @@ class BankService:
         return balance
 
     def _set(self, acc: str, balance: int) -> int:
+        if balance > MOST_CENTS:
+            raise OperationRefused(f"an account holds at most {MOST_CENTS} cents")
         self.store.put(acc, b"%d" % balance)
         return balance
 

@@ -268,3 +268,9 @@ def test_a_dumped_scenario_is_read_back_as_it_was(asked: Scenario) -> None:
 def test_what_is_at_its_default_is_not_dumped() -> None:
     assert dump_scenario(parse_scenario(BASE)).count("\n") < 30
     assert "drain_ms" not in dump_scenario(parse_scenario(BASE))
+
+
+def test_a_date_is_refused_by_the_name_of_its_field() -> None:
+    raw = tomllib.loads("[options]\nsince = 2026-11-17")
+    with pytest.raises(UsageError, match=r"^options\.since: 2026-11-17 is a date or a time"):
+        parse_scenario(raw)

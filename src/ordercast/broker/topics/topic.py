@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import ClassVar
 
@@ -77,7 +78,7 @@ class TopicNode(State):
     """The state of one topic. `have` and `log` agree: everything received is at or below the base, or in the log."""
 
     constant: ClassVar[tuple[str, ...]] = ("topic", "by_key")
-    derived: ClassVar[tuple[str, ...]] = ("version", "_checked", "_weight")
+    derived: ClassVar[tuple[str, ...]] = ("version", "_checked", "_weight", "_batches")
     ordered: ClassVar[tuple[str, ...]] = ("pend", "recheck")
 
     def __init__(self, topic: Topic, *, by_key: bool = False) -> None:
@@ -105,7 +106,10 @@ class TopicNode(State):
         self.log: list[Publication] = []
         self._compacted = 0
         self._weight = 0
-        """Bytes of the log and of the pending totals."""
+        """Bytes of the log and of the pending totals; a batch that is stable in part counts whole."""
+        self._batches: deque[tuple[int, int]] = deque()
+        """How many entries each batch of the log still has, and the bytes of the whole batch: entries that leave in
+        the order in which they came need not be weighed again."""
         self.pend: dict[PublicationId, Publication] = {}
         self.locks: dict[str, int] = {}
         """Key to the number of pending totals that carry it."""
@@ -185,7 +189,9 @@ class TopicNode(State):
     def append(self, entries: Sequence[Publication]) -> None:
         """New entries, already in `have`, at the end of the log."""
         self.log.extend(entries)
-        self._weight += _weight_of(entries)
+        weight = _weight_of(entries)
+        self._weight += weight
+        self._batches.append((len(entries), weight))
         self.version += 1
 
     def raise_base(self, base: Vector) -> Vector:
@@ -214,13 +220,26 @@ class TopicNode(State):
             if entry.number > low(entry.origin, 0):
                 break
             front += 1
-        self._weight -= _weight_of(log[:front])
         del log[:front]
+        self._take_off(front)
         if len(log) <= _ALWAYS_EXACT or len(log) > 2 * self._compacted:
             self.log = [entry for entry in log if entry.number > low(entry.origin, 0)]
             self._compacted = len(self.log)
             if self._compacted < len(log):
-                self._weight += _weight_of(self.log) - _weight_of(log)
+                weight = _weight_of(self.log)
+                self._weight += weight - sum(batch for _, batch in self._batches)
+                self._batches = deque([(self._compacted, weight)])
+
+    def _take_off(self, entries: int) -> None:
+        batches = self._batches
+        while entries:
+            count, weight = batches[0]
+            if count > entries:
+                batches[0] = (count - entries, weight)
+                return
+            batches.popleft()
+            self._weight -= weight
+            entries -= count
 
     @property
     def weight(self) -> int:
@@ -339,8 +358,10 @@ class TopicNode(State):
         logged.raise_to(self.base)
         if logged.summary() != self.have.summary():
             raise InvariantError(f"topic {self.topic}: received {self.have.summary()}, kept {logged.summary()}")
-        if self._weight != _weight_of([*self.log, *self.pend.values()]):
-            raise InvariantError(f"topic {self.topic}: its publications do not weigh {self._weight} bytes")
+        if sum(count for count, _ in self._batches) != len(self.log):
+            raise InvariantError(f"topic {self.topic}: its batches are not those of the log")
+        if self._weight < _weight_of([*self.log, *self.pend.values()]):
+            raise InvariantError(f"topic {self.topic}: its publications weigh more than {self._weight} bytes")
 
 
 def _weight_of(entries: Sequence[Publication]) -> int:
