@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numba import njit
 
-from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter
-from ordercast.verify.asked import Asked
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import EVENT_SCHEMA, RunWriter
+from ordercast.verify.asked import JudgeOptions
 from ordercast.verify.build import prepare
 from ordercast.verify.judge import judge_path
 from ordercast.verify.kernels import causal
@@ -172,7 +173,7 @@ def main() -> None:
         deliveries = write_run(run, options.nodes, options.messages)
         size = sum(file.stat().st_size for file in run.rglob("*.parquet"))
         print(f"{options.messages:,} messages broadcast among {options.nodes} nodes: {deliveries:,} deliveries")
-        columns = prepare(next(load(run)), Asked())
+        columns = prepare(next(load(run)), JudgeOptions())
         edges, live = columns.arrays.edges.size, columns.about.live_rows
         print(f"{size / 1e6:.0f} MB of Parquet, {edges:,} edges after pruning, {live:,} live rows")
         ours, plain = kernels(columns)

@@ -25,7 +25,7 @@ from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.supervise.process import ProcessLayout
 from ordercast.protocols import lookup
-from ordercast.scenario.model import Line, OpenLoad, Scenario
+from ordercast.scenario.model import LineGraph, OpenLoad, Scenario
 from ordercast.trace.journal import Journal
 
 NODES = 3
@@ -67,7 +67,11 @@ def build(
 async def run(protocol: str, mode: Mode, messages: int, directory: Path) -> tuple[float, int]:
     """Processor time for one message at all nodes together, and how many there were."""
     scenario = Scenario(
-        name="bench", overlay=Line(nodes=NODES), protocol=protocol, duration_ms=1, workload=[OpenLoad(rate_per_s=1)]
+        name="bench",
+        overlay=LineGraph(nodes=NODES),
+        protocol=protocol,
+        duration_ms=1,
+        workload=[OpenLoad(rate_per_s=1)],
     )
     layout = ProcessLayout(scenario, lookup(protocol), 0)
     hosts = [build(layout, protocol, node, mode, directory) for node in layout.graph.nodes]
@@ -95,7 +99,11 @@ async def run(protocol: str, mode: Mode, messages: int, directory: Path) -> tupl
 def repeat(protocol: str, mode: Mode, directory: Path, heard: int) -> tuple[float, int]:
     """Time to build a node from its log, and the log's size."""
     scenario = Scenario(
-        name="bench", overlay=Line(nodes=NODES), protocol=protocol, duration_ms=1, workload=[OpenLoad(rate_per_s=1)]
+        name="bench",
+        overlay=LineGraph(nodes=NODES),
+        protocol=protocol,
+        duration_ms=1,
+        workload=[OpenLoad(rate_per_s=1)],
     )
     layout = ProcessLayout(scenario, lookup(protocol), 0)
     node = layout.graph.nodes[1]

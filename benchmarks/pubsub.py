@@ -1,12 +1,13 @@
 """Our brokers beside nats-server, redis and mosquitto: throughput and latency, in one run on one machine.
 
-    python benchmarks/pubsub.py [--messages 200000] [--rate 5000] [--repeat 3] [--only ordercast,nats] [--peer-token T]
+    python benchmarks/pubsub.py [--messages 200000] [--size 64] [--rate 5000] [--repeat 3] [--only ordercast,nats]
+        [--peer-token T]
 
-One publisher process, one subscriber process, 64-byte payloads, Python clients. Throughput: from the first publication
-to the last delivery. Latency: at a fixed rate, each payload carrying the time of its publication. CPU: what each
-process used per message in the throughput run, which says more than the clock on a busy machine. The peers deliver at
-most once and in the order of one connection; what our guarantees add is in docs/guarantees.md. The best of `--repeat`
-runs counts for everybody.
+One publisher process, one subscriber process, Python clients whose modules are loaded. Throughput: from the publisher's
+connecting to the last delivery. Latency: at a fixed rate, each payload carrying the time of its publication. CPU: what
+each process used per message in the throughput run, which says more than the clock on a busy machine. The peers deliver
+at most once and in the order of one connection; what our guarantees add is in docs/guarantees.md. The best of
+`--repeat` runs counts for everybody.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +31,6 @@ import uvloop
 from pubsub_cluster import brokers, chain, pids
 from pubsub_peers import PEERS, TOPIC, Ready, Received, Server, pause
 
-SIZE = 64
 _STAMP = struct.Struct(">q")
 PATIENCE_S = 180
 _KEYS = [str(number) for number in range(1000)]
@@ -38,6 +39,7 @@ _KEYS = [str(number) for number in range(1000)]
 class Ours:
     """One or more brokers in a chain, one process each; publisher at the first, subscriber at the last."""
 
+    module = "ordercast.api"
     peer_token = ""
     """With one, brokers seal what they hand to readers."""
 
@@ -91,17 +93,27 @@ SYSTEMS = (
 )
 
 
-def _payloads(messages: int) -> Iterator[bytes]:
-    rest = bytes(SIZE - _STAMP.size)
+class Load(NamedTuple):
+    """What is published."""
+
+    messages: int
+    size: int
+    rate: float = 0.0
+    """Messages a second; 0: as fast as it goes."""
+
+
+def _payloads(messages: int, size: int) -> Iterator[bytes]:
+    rest = bytes(size - _STAMP.size)
     for _ in range(messages):
         yield _STAMP.pack(time.monotonic_ns()) + rest
 
 
-def _publisher(system: Any, server: Any, messages: int, rate: float, pipe: Connection) -> None:
+def _publisher(system: Any, server: Any, load: Load, pipe: Connection) -> None:
+    import_module(system.module)
     pipe.recv()
     begun = time.monotonic_ns()
     used = time.process_time()
-    uvloop.run(system.publish(server, _payloads(messages), rate))
+    uvloop.run(system.publish(server, _payloads(load.messages, load.size), load.rate))
     pipe.send((begun, time.process_time() - used))
 
 
@@ -115,6 +127,7 @@ def _subscriber(system: Any, server: Any, messages: int, pipe: Connection) -> No
         arrived += 1
         return arrived == messages
 
+    import_module(system.module)
     used = time.process_time()
     uvloop.run(system.subscribe(server, lambda: pipe.send("ready"), received))
     pipe.send((time.monotonic_ns(), np.percentile(latencies, [50, 99]).tolist(), time.process_time() - used))
@@ -140,14 +153,15 @@ def cpu_s(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def measure(system: Any, messages: int, rate: float) -> Measured:
+def measure(system: Any, load: Load) -> Measured:
+    messages = load.messages
     with system.server() as server:
         ours, theirs = multiprocessing.Pipe()
         reading = multiprocessing.Process(target=_subscriber, args=(system, server.address, messages, theirs))
         reading.start()
         ours.recv()
         gate, publishing = multiprocessing.Pipe()
-        writing = multiprocessing.Process(target=_publisher, args=(system, server.address, messages, rate, publishing))
+        writing = multiprocessing.Process(target=_publisher, args=(system, server.address, load, publishing))
         writing.start()
         before = cpu_s(server.pids)
         gate.send("go")
@@ -174,6 +188,7 @@ def _row(system: Any, fast: Measured, calm: Measured | None, nats: float) -> str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--size", type=int, default=64, help="bytes of a payload")
     parser.add_argument("--rate", type=float, default=5000.0)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="", help="parts of names, separated by commas")
@@ -188,16 +203,15 @@ def main() -> None:
             print(f"{system.name:30} not measured: {system.missing()}")
             continue
         messages = options.messages if "total" not in system.name else options.messages // 5
-        fast = max(measure(system, messages, 0.0) for _ in range(options.repeat))
-        calm = measure(system, int(options.rate * 4), options.rate) if fast.rate > options.rate else None
+        fast = max(measure(system, Load(messages, options.size)) for _ in range(options.repeat))
+        calm = None
+        if fast.rate > options.rate:
+            calm = measure(system, Load(int(options.rate * 4), options.size, options.rate))
         rows.append((system, fast, calm))
     nats = next((fast.rate for system, fast, _ in rows if "nats" in system.name), 0.0)
     load = ", ".join(f"{part:.1f}" for part in os.getloadavg())
-    print(
-        f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, {options.messages} messages of {SIZE} bytes, ",
-        end="",
-    )
-    print(f"load of the machine {load}")
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, load of the machine {load}, ", end="")
+    print(f"{options.messages} messages of {options.size} bytes")
     print(f"{'':30} {'':>11} {'':>8} {f'ms at {options.rate:g}/s':>17} {'CPU us per message':>23}")
     print(f"{'system':30} {'messages/s':>11} {'of nats':>8} {'p50':>8} {'p99':>8}", end=" ")
     print(f"{'pub':>7} {'server':>7} {'sub':>7}   how")

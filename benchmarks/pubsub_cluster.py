@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pubsub_peers import free_port
 
-from ordercast.net.brokers.cluster import Cluster
+from ordercast.net.brokers.cluster import BrokerCluster
 
 
 def describe(parents: list[int | None], addresses: list[str], *settings: str) -> str:
@@ -22,13 +22,13 @@ def describe(parents: list[int | None], addresses: list[str], *settings: str) ->
 
 
 @contextlib.contextmanager
-def brokers(parents: list[int | None], *settings: str) -> Iterator[tuple[Cluster, list[str]]]:
+def brokers(parents: list[int | None], *settings: str) -> Iterator[tuple[BrokerCluster, list[str]]]:
     """The running cluster and the addresses of its brokers."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "cluster.toml"
         addresses = [f"127.0.0.1:{free_port()}" for _ in parents]
         file.write_text(describe(parents, addresses, *settings))
-        cluster = Cluster(file)
+        cluster = BrokerCluster(file)
         try:
             cluster.up()
             if not cluster.await_tree():
@@ -42,6 +42,6 @@ def chain(length: int) -> list[int | None]:
     return [None, *range(length - 1)]
 
 
-def pids(cluster: Cluster) -> list[int]:
+def pids(cluster: BrokerCluster) -> list[int]:
     found = [cluster.process(entry.id) for entry in cluster.config.broker]
     return [process.pid for process in found if process is not None]

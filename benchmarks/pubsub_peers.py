@@ -70,6 +70,7 @@ async def pause(sent: int, begun: float, rate: float) -> None:
 
 class Nats:
     name = "nats-server + nats-py"
+    module = "nats"
     how = "publish() awaited per message, flush at the end; callback at the subscriber; uvloop in both"
 
     def missing(self) -> str:
@@ -113,6 +114,7 @@ class Nats:
 
 class Redis:
     name = "redis + redis-py"
+    module = "redis"
 
     def __init__(self, pipeline: int = 1) -> None:
         self.pipeline = pipeline
@@ -168,6 +170,7 @@ class Redis:
 
 class Mosquitto:
     name = "mosquitto + paho"
+    module = "paho.mqtt.client"
     how = "QoS 0, network loop in a thread of the publisher"
 
     def missing(self) -> str:

@@ -19,13 +19,13 @@ import uvloop
 from pubsub_cluster import brokers
 
 import ordercast
-from ordercast.net.brokers.cluster import Cluster
+from ordercast.net.brokers.cluster import BrokerCluster
 from ordercast.trace.journal import Row, read_journal
 
 TOPIC = "repair"
 
 
-async def kill_in_turn(cluster: Cluster, addresses: list[str], rounds: int) -> None:
+async def kill_in_turn(cluster: BrokerCluster, addresses: list[str], rounds: int) -> None:
     inner = [f"b{i}" for i in range(1, (len(addresses) - 1) // 2)]
     async with ordercast.connect(addresses[-1]) as writer, ordercast.connect(addresses[-2]) as reader:
         await reader.subscribe(TOPIC)
