@@ -1,12 +1,14 @@
 # Every target sets up what it needs (virtual environment, locked dependencies, Java) on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench swarm chaos fuzz soak docs format lock setup clean
+.PHONY: help demo test check bench compare swarm chaos fuzz soak engines cluster-test stream-test page-test pythons papers docs format lock setup clean
 BIN := .venv/bin
 READY := .venv/.ready
 SEEDS ?= 1000
+BASE ?= main
 CHAOS ?= 20
 FUZZ_SECONDS ?= 3600
 SOAK_MINUTES ?= 30
+PAPERS ?= vector-overhead atomic-clocks atomic-groups atomic-random atomic-tpcc atomic-tcp ginger-keys ginger-faults ginger-repair ginger-scenarios cluster-tickets cluster-robustness cluster-scale cluster-load preventive-churn preventive-latency cluster-datagrams locamu-5.4 locamu-faults locamu-scale preventive-scale cluster-recovery-odds locamu-5.1 locamu-5.3 locamu-5.2
 export NO_MKDOCS_2_WARNING := 1
 
 help: ## list the targets
@@ -33,15 +35,23 @@ check: $(READY) ## lint, format, types, import rules, docs
 
 bench: $(READY) ## benchmarks, each beside a peer or a limit
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
-	@for b in effect_styles simulator judge explorer tcp kept_state atomic_tcp replication pubsub pubsub_repair pubsub_memory pubsub_sessions pubsub_topics services; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
+	@for b in effect_styles simulator overlay_scale judge explorer tcp datagrams kept_state atomic_tcp replication pubsub pubsub_awaited pubsub_repair nats_door live_page pubsub_memory pubsub_sessions pubsub_topics pubsub_absent kept_topics spark_source shared_work position_across services; do echo "== $$b"; $(BIN)/python benchmarks/$$b.py; done
+
+compare: $(READY) ## benchmarks of this tree and of the commit BASE in turn: is anything slower?
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
+	@$(BIN)/python benchmarks/before_after.py $(BASE)
 
 swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the kernels
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.pubsub_swarm --seeds $(SEEDS)
+	@$(BIN)/python -m tests.properties.kept_swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.baseline_swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.replicated_swarm --seeds $(SEEDS)
 	@for f in 1 2; do $(BIN)/python -m tests.properties.locamu_swarm --seeds $(SEEDS) --f $$f || exit 1; done
-	@$(BIN)/python -m tests.properties.locamu_dynamic_swarm --seeds $(SEEDS)
+	@for f in 1 2; do $(BIN)/python -m tests.properties.locamu_dynamic_swarm --seeds $(SEEDS) --f $$f || exit 1; done
+	@$(BIN)/python -m tests.properties.cluster_swarm --seeds $(SEEDS)
+	@$(BIN)/python -m tests.properties.preventive_swarm --seeds $(SEEDS)
+	@$(BIN)/python -m tests.properties.preventive_memory_swarm --seeds $(SEEDS)
 
 chaos: $(READY) ## CHAOS random runs of real broker and client processes (default 20), killed, stopped and cut off
 	@$(BIN)/python -m tests.chaos.swarm --seeds $(CHAOS)
@@ -51,6 +61,31 @@ fuzz: $(READY) ## FUZZ_SECONDS of wounded input for every decoder (default 3600)
 
 soak: $(READY) ## SOAK_MINUTES of sessions, topics and brokers that come and go (default 30): memory and descriptors stay flat
 	@$(BIN)/python -m tests.chaos.soak --minutes $(SOAK_MINUTES)
+
+engines: $(READY) ## SEEDS random traces (default 1000): the local and the distributed engine say the same
+	@$(BIN)/python -m tests.support.engines --seeds $(SEEDS)
+
+cluster-test: $(READY) ## the judge on a standalone Spark cluster, its trace out of reach of the driver, a worker killed
+	@$(BIN)/python -m tests.chaos.spark_cluster
+
+stream-test: $(READY) ## Spark queries on kept topics, killed with the brokers under them; a batch published twice; the monitor
+	@$(BIN)/pytest -q tests/chaos/live_source.py
+	@$(BIN)/python -m tests.chaos.spark_stream
+
+page-test: $(READY) ## the live page in a real Chromium (Debian's is installed if there is none and you are root)
+	@command -v chromium chromium-browser google-chrome chrome >/dev/null || [ -n "$$ORDERCAST_CHROMIUM" ] || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || { \
+	  echo "page-test: install Chromium (apt install chromium), or name one in ORDERCAST_CHROMIUM" >&2; exit 3; }
+	@$(BIN)/pytest -s tests/pages/check_live_page.py
+
+pythons: $(READY) ## the base wheel on every Python from 3.11 on that this machine has: a broker, a message, unit tests
+	@scripts/pythons
+
+papers: $(READY) ## PAPERS at the scale of their sources (default: all studies, the longest last), at low priority; goes on where it was stopped
+	@failed=; for study in $(PAPERS); do echo "== $$study"; \
+	  nice -n 19 $(BIN)/ordercast experiment run $$study --scale paper --out runs/papers/$$study || { \
+	    code=$$?; [ $$code -lt 128 ] || exit $$code; failed="$$failed $$study"; }; \
+	done; [ -z "$$failed" ] || { echo "papers: look at$$failed"; exit 1; }
 
 docs: $(READY) ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet && echo "site/index.html"

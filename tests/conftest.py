@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.support.wires import LogLines
+
+
+settings.register_profile("without a clock", deadline=None)  # A busy machine is no fault of an example.
+settings.load_profile("without a clock")
 
 
 @pytest.fixture(scope="session")

@@ -7,19 +7,23 @@ Any thread may use the client.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import queue
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 import uvloop
 
 from ordercast.api import Client as AsyncClient
-from ordercast.api import ConnectError
+from ordercast.api import ConnectError, Position
+from ordercast.api import History as AsyncHistory
 from ordercast.api import Inbox as AsyncInbox
 from ordercast.api import connect as connect_async
+from ordercast.api.blocking_work import BlockingWorkInbox
 from ordercast.api.inbox import InboxEnded
+from ordercast.client.work.leader import WorkSettings
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication
 
@@ -55,6 +59,11 @@ class _Thread:
         except BaseException:
             running.cancel()
             raise
+
+    def soon(self, act: Callable[..., object], *arguments: object) -> None:
+        """Do it there, do not wait."""
+        self.check()
+        self.loop.call_soon_threadsafe(act, *arguments)
 
     def check(self) -> None:
         if not self._thread.is_alive():
@@ -109,16 +118,47 @@ class Inbox:
         return next(self._rest)
 
 
+class History:
+    """The publications of kept topics between two positions: `for message in client.read(...)`."""
+
+    def __init__(self, thread: _Thread, history: AsyncHistory) -> None:
+        self._thread = thread
+        self._history = history
+
+    @property
+    def end(self) -> Position:
+        """Behind everything that was read; complete when the reading is."""
+        return self._history.end
+
+    def __iter__(self) -> Iterator[Publication]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self, timeout: float | None = None) -> Iterator[Sequence[Publication]]:
+        """Many messages of one topic at a time: the fastest way to read. `timeout`: seconds to wait for the next."""
+        batches = self._history.batches()
+        try:
+            while (batch := self._thread.call(_next_of(batches, timeout))) is not None:
+                yield batch
+        finally:
+            self._thread.call(batches.aclose())
+
+    def bounds(self, timeout: float | None = 30.0) -> tuple[Position, Position]:
+        """The positions between which it lies, without reading what does."""
+        return self._thread.call(self._history.bounds(timeout))
+
+
 class Client:
     """One client of a broker tree, for any thread."""
 
     def __init__(self, thread: _Thread, client: AsyncClient) -> None:
         self._thread = thread
         self._client = client
-        self._soon: queue.SimpleQueue[tuple[str, bytes, str | None, tuple[str, ...], str | Guarantee]]
+        self._soon: queue.SimpleQueue[tuple[str, bytes, dict[str, Any]]]
         self._soon = queue.SimpleQueue()
         self._waking = False
         self._failure: Exception | None = None
+        client.answer_by(self.reply)
 
     @property
     def client_id(self) -> str:
@@ -129,14 +169,23 @@ class Client:
         """The edge broker of the moment; None while another one is sought."""
         return self._client.broker
 
+    @property
+    def ended(self) -> bool:
+        """It is closed, or its session was given up: only a new connection goes on."""
+        return self._client.ended
+
     def publish(
         self, topic: str, payload: bytes, *, key: str | None = None, keys: Iterable[str] = (),
         guarantee: str | Guarantee = "causal", ack: str = "safe", timeout: float | None = None,
+        headers: Mapping[bytes, bytes] | None = None, expires_after: float | None = None, dedup: str = "",
     ) -> str:  # fmt: skip
-        """Publish and wait until the message has come as far as `ack` says; its id."""
+        """Publish and wait until the message has come as far as `ack` says; its id. Options as of the other client."""
         return self._thread.call(
-            self._publish(topic, payload, key=key, keys=keys, guarantee=guarantee, ack=ack, timeout=timeout)
-        )
+            self._publish(
+                topic, payload, key=key, keys=keys, guarantee=guarantee, ack=ack, timeout=timeout, headers=headers,
+                expires_after=expires_after, dedup=dedup,
+            )
+        )  # fmt: skip
 
     async def _publish(self, topic: str, payload: bytes, **options: Any) -> str:
         self._hand_over()
@@ -144,11 +193,16 @@ class Client:
 
     def publish_soon(
         self, topic: str, payload: bytes, *, key: str | None = None, keys: Iterable[str] = (),
-        guarantee: str | Guarantee = "causal",
+        guarantee: str | Guarantee = "causal", headers: Mapping[bytes, bytes] | None = None,
+        expires_after: float | None = None, dedup: str = "",
     ) -> None:  # fmt: skip
         """Publish without waiting, unless the outbox is full. What is wrong with it is said by `flush`."""
         self._thread.check()
-        self._soon.put((topic, payload, key, tuple(keys), guarantee))
+        options: dict[str, Any] = {"key": key, "keys": tuple(keys), "guarantee": guarantee}
+        if headers is not None or expires_after is not None or dedup:
+            carried = dict(headers) if headers is not None else None
+            options |= {"headers": carried, "expires_after": expires_after, "dedup": dedup}
+        self._soon.put((topic, payload, options))
         if not self._waking:
             self._waking = True
             self._thread.loop.call_soon_threadsafe(self._hand_over)
@@ -159,11 +213,31 @@ class Client:
         """In the loop's thread, in the order of the calls."""
         self._waking = False  # Before the queue is emptied: what is put in later wakes the loop again.
         while not self._soon.empty():
-            topic, payload, key, keys, guarantee = self._soon.get()
+            topic, payload, options = self._soon.get()
             try:
-                self._client.publish_soon(topic, payload, key=key, keys=keys, guarantee=guarantee)
+                self._client.publish_soon(topic, payload, **options)
             except Exception as error:  # noqa: BLE001 - Whoever flushes is told.
                 self._failure = self._failure or error
+
+    def publish_many(self, topic: str, payloads: Iterable[bytes], **options: Any) -> list[str]:
+        """Publish several messages that become visible together; their ids. Options as of `publish`."""
+        return self._thread.call(self._publish_many(topic, list(payloads), **options))
+
+    async def _publish_many(self, topic: str, payloads: list[bytes], **options: Any) -> list[str]:
+        self._hand_over()
+        return await self._client.publish_many(topic, payloads, **options)
+
+    def request(self, topic: str, payload: bytes, timeout: float | None = 30.0, **options: Any) -> Publication:
+        """Publish a request and wait for the first answer. Options as of `publish`, but for `ack`."""
+        return self._thread.call(self._request(topic, payload, timeout, **options))
+
+    async def _request(self, topic: str, payload: bytes, timeout: float | None, **options: Any) -> Publication:
+        self._hand_over()
+        return await self._client.request(topic, payload, timeout, **options)
+
+    def reply(self, request: Publication, payload: bytes, **options: Any) -> str:
+        """Answer a request that this client was handed; options as of `publish`."""
+        return self._thread.call(self._client.reply(request, payload, **options))
 
     def drain(self, timeout: float | None = None) -> None:
         """Wait while the outbox is full or the broker tree asks for a pause."""
@@ -184,13 +258,50 @@ class Client:
             raise failure
         await self._client.flush(ack, timeout)
 
-    def subscribe(self, topic: str, *, timeout: float | None = 30.0) -> Inbox:
-        """Read a topic, or all topics of a filter, from now on."""
-        return Inbox(self._thread, self._thread.call(self._client.subscribe(topic, timeout=timeout)))
+    @overload
+    def subscribe(
+        self, topic: str, *, start: str | Position | dt.datetime = ..., timeout: float | None = ..., group: None = ...
+    ) -> Inbox: ...
 
-    def unsubscribe(self, subscription: str | Inbox, *, timeout: float | None = 30.0) -> None:
-        """End one inbox, or all of a topic or filter; what was not read of it is dropped."""
-        inner = subscription.inner if isinstance(subscription, Inbox) else subscription
+    @overload
+    def subscribe(
+        self, topic: str, *, start: str | Position | dt.datetime = ..., timeout: float | None = ..., group: str,
+        work: WorkSettings | None = ..., dead_letter: str | None = ...,
+    ) -> BlockingWorkInbox: ...  # fmt: skip
+
+    def subscribe(
+        self, topic: str, *, start: str | Position | dt.datetime = "now", timeout: float | None = 30.0,
+        group: str | None = None, work: WorkSettings | None = None, dead_letter: str | None = None,
+    ) -> Inbox | BlockingWorkInbox:  # fmt: skip
+        """Read a topic, or all topics of a filter, from now on; of a kept topic, from `start` on.
+
+        With a `group`, share the work of a kept topic: each message is handed to one member of the group.
+        """
+        if group is None:
+            return Inbox(self._thread, self._thread.call(self._client.subscribe(topic, start=start, timeout=timeout)))
+        shared = self._client.subscribe(
+            topic, start=start, timeout=timeout, group=group, work=work, dead_letter=dead_letter
+        )
+        return BlockingWorkInbox(self._thread, self._thread.call(shared))
+
+    def read(
+        self, topics: str | Iterable[str], start: str | Position | dt.datetime = "earliest",
+        end: Position | None = None,
+    ) -> History:  # fmt: skip
+        """The past of kept topics between two positions, without a subscription: `for message in client.read(t)`."""
+        return History(self._thread, self._client.read(topics, start, end))
+
+    def position(self, *topics: str, timeout: float | None = 30.0) -> Position:
+        """How far this client has taken the topics; of kept topics that it does not read, where they end now."""
+        return self._thread.call(self._client.position(*topics, timeout=timeout))
+
+    def position_across(self, topics: Iterable[str], *, timeout: float | None = 30.0) -> Position:
+        """A position that is closed across topics: no answer on one of them without its question on another."""
+        return self._thread.call(self._client.position_across(topics, timeout=timeout))
+
+    def unsubscribe(self, subscription: str | Inbox | BlockingWorkInbox, *, timeout: float | None = 30.0) -> None:
+        """End one inbox, or all of a topic or filter; what was not read of it is dropped, or goes to others."""
+        inner = subscription if isinstance(subscription, str) else subscription.inner
         self._thread.call(self._client.unsubscribe(inner, timeout=timeout))
 
     def close(self, *, stay: bool = True, timeout: float | None = 10.0) -> None:
@@ -214,6 +325,16 @@ class Client:
             self._thread.call(self._client.__aexit__(kind, error, trace) if error else self._close(10.0))
         finally:
             self._thread.stop()
+
+
+async def _next_of(
+    batches: AsyncIterator[Sequence[Publication]], timeout: float | None
+) -> Sequence[Publication] | None:
+    try:
+        async with asyncio.timeout(timeout):
+            return await anext(batches, None)
+    except TimeoutError:
+        raise TimeoutError(f"no copy of what is read has answered within {timeout:g} s") from None
 
 
 def connect(address: str | Iterable[str], client_id: str | None = None, **options: Any) -> Client:

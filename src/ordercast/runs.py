@@ -17,7 +17,7 @@ from ordercast.scenario.model import Scenario
 from ordercast.sim.catalogue import lookup
 
 if TYPE_CHECKING:
-    from ordercast.verify.spark.run_metrics import RunMetrics
+    from ordercast.verify.metrics.values import RunMetrics
     from ordercast.verify.verdict import Verdict
 
 
@@ -37,11 +37,10 @@ class Run:
 
     @cached_property
     def metrics(self) -> RunMetrics:
-        """What the run cost, measured on Spark."""
-        from ordercast.verify.spark.metrics import measure
-        from ordercast.verify.spark.session import session
+        """What the run cost, measured without Spark."""
+        from ordercast.verify.metrics.local import measure
 
-        (metrics,) = measure(session(), [self.path])
+        (metrics,) = measure([self.path])
         return metrics
 
     def __repr__(self) -> str:

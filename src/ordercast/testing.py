@@ -32,7 +32,7 @@ from ordercast.pubsub.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from ordercast.api import Client
-    from ordercast.net.brokers.cluster import Cluster
+    from ordercast.net.brokers.cluster import BrokerCluster
 
 Shape = Literal["star", "line", "binary"]
 QUICK = BrokerSettings(
@@ -84,10 +84,10 @@ class EmbeddedCluster:
         self, client_id: str, *, broker: str | None = None, **options: Any
     ) -> AbstractAsyncContextManager[Client]:
         """A client at `broker`, or at the first one. Further options are those of `ordercast.connect`."""
-        import ordercast
+        from ordercast.api import connect
 
         address = self.address if broker is None else self.address_of(broker)
-        connection: AbstractAsyncContextManager[Client] = ordercast.connect(address, client_id=client_id, **options)
+        connection: AbstractAsyncContextManager[Client] = connect(address, client_id=client_id, **options)
         return connection
 
     async def kill(self, broker: str) -> None:
@@ -172,7 +172,7 @@ class InProcessCluster(EmbeddedCluster):
 class ProcessCluster(EmbeddedCluster):
     """Every broker a process."""
 
-    def __init__(self, config: ClusterFile, cluster: Cluster) -> None:
+    def __init__(self, config: ClusterFile, cluster: BrokerCluster) -> None:
         super().__init__(config)
         self.cluster = cluster
 
@@ -242,12 +242,12 @@ async def cluster(
             await running.close()
 
 
-def _as_processes(file: ClusterFile, doors: Sequence[socket.socket], directory: Path) -> Cluster:
+def _as_processes(file: ClusterFile, doors: Sequence[socket.socket], directory: Path) -> BrokerCluster:
     """The ports are free again in a moment, for the processes that are to listen there."""
-    from ordercast.net.brokers.cluster import Cluster
+    from ordercast.net.brokers.cluster import BrokerCluster
 
     for door in doors:
         door.close()
     path = directory / "cluster.json"
     path.write_bytes(msgspec.json.encode(file))
-    return Cluster(path, bound=True)
+    return BrokerCluster(path, bound=True)

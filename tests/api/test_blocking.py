@@ -5,32 +5,46 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ordercast
+from ordercast.client.work.leader import WorkSettings
 from ordercast.core.errors import UsageError
+from ordercast.pubsub.keeping import KeepTable
 from ordercast.testing import EmbeddedCluster, cluster
 
 
-@pytest.fixture
-def brokers() -> Iterator[EmbeddedCluster]:
+@contextmanager
+def running(**options: Any) -> Iterator[EmbeddedCluster]:
     """One broker in a thread of its own, as if it were elsewhere."""
     started: list[EmbeddedCluster] = []
     ready, over = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        async with cluster(brokers=1) as running:
-            started.append(running)
+        async with cluster(brokers=1, **options) as embedded:
+            started.append(embedded)
             ready.set()
             await asyncio.to_thread(over.wait)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert ready.wait(10)
-    yield started[0]
-    over.set()
-    thread.join()
+    try:
+        yield started[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.fixture
+def brokers() -> Iterator[EmbeddedCluster]:
+    with running() as started:
+        yield started
 
 
 def test_a_program_without_asyncio_publishes_and_reads(brokers: EmbeddedCluster) -> None:
@@ -112,3 +126,29 @@ def test_a_connection_that_fails_leaves_no_thread() -> None:
     with pytest.raises(ordercast.ConnectError, match=r"127\.0\.0\.1:1"):
         ordercast.blocking.connect("127.0.0.1:1", timeout=0.1)
     assert threading.active_count() == before
+
+
+def test_a_program_without_asyncio_shares_work_and_answers_requests(tmp_path: Path) -> None:
+    """Its `done` returns when that is written down."""
+    keep = (KeepTable(filter="orders"), KeepTable(filter="groups.>", compact="key"))
+    with (
+        running(data=tmp_path, keep=keep, fsync="never") as brokers,
+        ordercast.blocking.connect(brokers.address, "ann") as ann,
+        ordercast.blocking.connect(brokers.address, "bob") as bob,
+    ):
+        inbox = bob.subscribe("orders", group="workers", start="earliest", work=WorkSettings(silent_ms=500))
+        ann.publish("orders", b"1", key="k")
+        ann.publish("orders", b"2", key="k")
+        first = inbox.get(20)
+        first.retry()
+        again = inbox.get(20)
+        again.done()
+        second = inbox.get(20)
+        second.done_soon()
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(ann.request, "orders", b"price?", 20)
+            inbox.get(20).reply(b"1.09")
+            assert asked.result().payload == b"1.09"
+        bob.unsubscribe(inbox)
+
+        assert [(work.payload, work.attempt) for work in (again, second)] == [(b"1", 2), (b"2", 1)]

@@ -9,6 +9,7 @@ import pytest
 
 import ordercast
 from ordercast.core.errors import UsageError
+from ordercast.core.ids import Topic
 from ordercast.net.wire.credentials import User
 from ordercast.testing import QUICK, cluster
 from tests.support.loop import run_async, until
@@ -349,6 +350,23 @@ def test_a_slow_reader_slows_the_publisher_down_instead_of_filling_memory() -> N
     run_async(main)
 
 
+def test_a_publication_that_waits_because_its_topic_is_full_says_so() -> None:
+    async def main() -> None:
+        async with (
+            cluster(brokers=1, settings=msgspec.structs.replace(QUICK, buffer_soft_limit=20)) as brokers,
+            brokers.connect("ann") as ann,
+            brokers.connect("bob") as bob,
+        ):
+            await bob.subscribe("t")  # And reads nothing.
+            for _ in range(60):
+                ann.publish_soon("t", b"x")
+            await until(lambda: not ann._machine.topics[Topic("t")].open)
+            with pytest.raises(TimeoutError, match=r"told the topic's publishers to wait \(buffer_soft_limit"):
+                await ann.publish("t", b"x", timeout=0.05)
+
+    run_async(main)
+
+
 def test_publishing_without_ever_waiting_ends_before_memory_does() -> None:
     async def main() -> None:
         async with cluster(brokers=1) as brokers, brokers.connect("ann", outbox_limit=10) as ann:
@@ -358,5 +376,35 @@ def test_publishing_without_ever_waiting_ends_before_memory_does() -> None:
                 ann.publish_soon("t", b"x")
             await ann.drain(timeout=10)
             ann.publish_soon("t", b"x")
+
+    run_async(main)
+
+
+@pytest.mark.parametrize("limit", ["outbox_limit", "outbox_bytes"])
+def test_an_outbox_without_room_for_anything_is_refused(limit: str) -> None:
+    with pytest.raises(ordercast.UsageError, match=f"{limit}: 0 is less than 1"):
+        ordercast.connect("127.0.0.1:1", **{limit: 0})
+
+
+def test_large_payloads_fill_the_outbox_by_their_bytes() -> None:
+    large = bytes(50_000)
+
+    async def main() -> None:
+        async with cluster(brokers=1) as brokers, brokers.connect("ann", outbox_bytes=200_000) as ann:
+            for _ in range(32):
+                ann.publish_soon("t", large)
+            with pytest.raises(ordercast.OutboxFull, match=r"1600000 bytes wait"):
+                ann.publish_soon("t", large)
+            await ann.drain(timeout=10)
+            assert ann.unsettled < 4
+            most = 0
+
+            async def publish() -> None:
+                nonlocal most
+                await ann.publish("t", large, timeout=20)
+                most = max(most, ann.unsettled)
+
+            await asyncio.gather(*(publish() for _ in range(60)))
+            assert most <= 5
 
     run_async(main)

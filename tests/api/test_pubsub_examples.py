@@ -36,6 +36,16 @@ def test_failover() -> None:
     assert lines[-1] == "200 messages, in order: True"
 
 
+def test_a_replicated_set_differs_on_flooding_and_is_equal_on_preventive_broadcast() -> None:
+    lines = run_async(lambda: output("replicated_set.py"))
+    assert lines[0] == "flood-overlay:"
+    assert lines[4] == "  THE REPLICAS DIFFER"
+    assert lines[5] == "preventive:"
+    in_order = "insert draft, remove draft -> {}"
+    assert lines[6:9] == [f"  {name} saw {in_order}" for name in ("ann", "bob", "dan")]
+    assert lines[9] == "  the replicas are equal"
+
+
 def test_without_asyncio() -> None:
     async def main() -> None:
         async with cluster(brokers=1) as brokers:
@@ -43,3 +53,8 @@ def test_without_asyncio() -> None:
             assert lines == ["hello ann", "hello bob", "hello cho"]
 
     run_async(main)
+
+
+def test_shared_work_has_its_effects_exactly_once() -> None:
+    lines = run_async(lambda: output("shared_work.py"))
+    assert lines == [f"account-{i}: 100" for i in range(5)]

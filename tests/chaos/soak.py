@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
-from ordercast import testing
+from ordercast import SessionLost, testing
 from tests.support.chaos import GUARANTEES
 from tests.support.chaos_run import judge_living
 from tests.support.pubsub_lab import complaints
@@ -39,7 +39,7 @@ class Soak:
         self.trace = trace
         self.began = time.monotonic()
         self.seconds = seconds
-        self.sessions = self.failed = self.kills = self.read = 0
+        self.sessions = self.failed = self.kills = self.read = self.given_up = 0
         self.samples: dict[tuple[str, int], list[tuple[float, int, int]]] = {}
         """Of each life of a broker: minutes, KB and open files."""
 
@@ -63,6 +63,17 @@ class Soak:
                 print(f"  {name}: {type(error).__name__}: {error}", flush=True)
 
     async def a_filter_reads(self) -> None:
+        """On a machine that stands still for `member_timeout_ms` a reader is given up, as promised: it comes anew."""
+        done = False
+        while not done:
+            try:
+                await self._read_all()
+                done = True
+            except SessionLost as error:
+                self.given_up += 1
+                print(f"  the reader: {error}", flush=True)
+
+    async def _read_all(self) -> None:
         async with self.cluster.connect("reader", broker="b1", trace=self.trace) as client:
             inbox = await client.subscribe("t.*")
             while True:  # Until all sessions have ended and nothing is on its way to it any more.
@@ -109,7 +120,11 @@ class Soak:
 
 
 def _rss_kb(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0])
+    """Raises ProcessLookupError if the process has just been killed."""
+    resident = Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()
+    if not resident:
+        raise ProcessLookupError(pid)
+    return int(resident[0])
 
 
 async def soak(minutes: float, directory: Path) -> list[str]:
@@ -120,7 +135,8 @@ async def soak(minutes: float, directory: Path) -> list[str]:
         run = Soak(cluster, trace, minutes * 60)
         busy = [run.sessions_come_and_go(who) for who in range(4)]
         await asyncio.gather(*busy, run.a_filter_reads(), run.one_is_killed(), run.sample())
-    print(f"{run.sessions} sessions ({run.failed} failed), {run.read} read, {run.kills} kills", flush=True)
+    print(f"{run.sessions} sessions ({run.failed} failed), {run.read} read, {run.kills} kills,", flush=True)
+    print(f"the reader was given up {run.given_up} times", flush=True)
     verdict, _ = judge_living(trace)
     return [*run.growth(), *complaints(verdict)]
 

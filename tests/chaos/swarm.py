@@ -21,7 +21,7 @@ from random import Random
 import msgspec
 import uvloop
 
-from ordercast.net.brokers.cluster import Cluster
+from ordercast.net.brokers.cluster import BrokerCluster
 from ordercast.pubsub.settings import BrokerSettings
 from tests.support.chaos_client import Orders
 from tests.support.chaos_run import (
@@ -61,7 +61,7 @@ class Chaos:
         self.gone: set[str] = set()
         """Clients that were killed for good."""
         self.began = 0.0
-        self.cluster: Cluster
+        self.cluster: BrokerCluster
         self.proxies: list[Proxy]
 
     def _client(self, i: int, chance: Random, *, late: bool = False) -> ClientProcess:

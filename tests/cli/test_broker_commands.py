@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +17,27 @@ import msgspec
 import pytest
 
 from ordercast.api import connect
-from ordercast.cli import main
 from ordercast.core.ids import Topic
 from ordercast.net.brokers.admin_client import ask
 from ordercast.net.brokers.cluster import start_ticks
-from ordercast.net.brokers.ledger import BrokerLedger
+from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.turn_ports import address_of, lasting_door
 from ordercast.net.wire.credentials import Credentials
+from tests.support.certificates import make_certificate
 from tests.support.client_edge import publication
+from tests.support.commands import Command, in_process
 from tests.support.loop import run_async
 from tests.support.wires import Stranger
 
 ROOT = Path(__file__).parents[2]
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def ordercast(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """Runs `ordercast ARGS` in this process, in the test's directory: exit code, standard output, standard error."""
 
-    def run(*args: object) -> tuple[int, str, str]:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(sys, "argv", ["ordercast", *map(str, args)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capfd.readouterr()
-        assert isinstance(stop.value.code, int)
-        return stop.value.code, captured.out, captured.err
-
-    return run
+    monkeypatch.chdir(tmp_path)
+    return in_process(capfd, monkeypatch)
 
 
 def as_process(tmp_path: Path, *args: str) -> subprocess.Popen[str]:
@@ -204,7 +196,7 @@ def test_a_broker_that_cannot_write_its_log_stops_with_one_line(tmp_path: Path) 
 
 def _damaged_ledger(data: Path) -> Path:
     """A log of a hundred publications with one wrong bit in the middle."""
-    ledger = BrokerLedger(data)
+    ledger = DiskBrokerLedger(data)
     for number in range(1, 101):
         ledger.entries(Topic("t"), (publication("ann", number),))
         ledger.flush()
@@ -235,7 +227,7 @@ def test_a_broker_with_a_damaged_log_says_where_and_starts_only_when_told_to_sal
     (warning,) = (told for told in map(msgspec.json.decode, err.splitlines()) if "salvaged" in told["event"])
     assert (warning["kept"], warning["writes"]) == ("data/ledger/00000001.damaged", 1)
     assert path.with_suffix(".damaged").read_bytes() == content
-    again = BrokerLedger(tmp_path / "data")
+    again = DiskBrokerLedger(tmp_path / "data")
     assert len(again.saved().entries[Topic("t")]) == 99
     again.close()
 
@@ -487,6 +479,76 @@ def test_messages_go_from_shell_to_shell_and_can_be_explained(
     assert [answer["broker"] for answer in msgspec.json.decode(out)] == ["b0", "b1", "b2"]
     code, out, _ = ordercast("verify", tmp_path / "trace", "--no-spark", "--json")
     assert code == 0, out
+
+    code, out, _ = ordercast("top", "--count", "1")
+    assert code == 0
+    assert "accounts.PT" in out
+    code, out, _ = ordercast("explain", "nobody/accounts.PT#1", "--json")
+    assert (code, {answer["state"] for answer in msgspec.json.decode(out)}) == (1, {"unknown"})
+
+
+def test_a_broker_says_where_it_listens_and_a_reader_hears_when_it_is_gone(tmp_path: Path) -> None:
+    broker = as_process(tmp_path, "broker", "--id", "b0", "--listen", "127.0.0.1:0")
+    assert broker.stdout is not None
+    said = broker.stdout.readline()
+    assert said.startswith("broker b0 listens at 127.0.0.1:")
+    address = said.rpartition(" ")[2].strip()
+    reader = as_process(tmp_path, "sub", "t", "--broker", address, "--id", "reader")
+    assert reader.stderr is not None
+    assert reader.stderr.readline() == "subscribed as reader\n"
+
+    broker.kill()
+    broker.communicate()
+
+    assert reader.stderr.readline().startswith("lost the broker (")
+    reader.kill()
+    reader.communicate()
+
+
+def test_client_commands_speak_tls_and_read_their_token_from_a_file(ordercast: Command, tmp_path: Path) -> None:
+    make_certificate(tmp_path, "good")
+    make_certificate(tmp_path, "other")
+    (tmp_path / "token").write_text("open sesame\n")
+    (port,) = free_ports(1)
+    tls = "\n".join(
+        f'{name} = "{tmp_path}/good.{end}"' for name, end in (("cert", "pem"), ("key", "key"), ("ca", "pem"))
+    )
+    file = write_cluster(tmp_path, [port], f'peer_token = "among us"\nclient_token = "open sesame"\n[tls]\n{tls}')
+    assert ordercast("up", file)[0] == 0
+    broker = f"127.0.0.1:{port}"
+    try:
+        secure = ("--broker", broker, "--token-file", tmp_path / "token")
+        assert ordercast("pub", "t", "x", *secure, "--ca", tmp_path / "good.pem")[0] == 0
+        assert ordercast("sub", "t", *secure, "--ca", tmp_path / "good.pem", "--timeout", 0.2)[0] == 0
+        assert ordercast("sub", "t", *secure, "--ca", tmp_path / "other.pem", "--timeout", 0.5)[0] == 2
+    finally:
+        ordercast("down", "--cluster", file)
+
+
+@pytest.mark.parametrize(
+    ("options", "culprit"),
+    [
+        (("--ca", "nowhere.pem"), "nowhere.pem"),
+        (("--cert", "mine.pem"), "--cert-key"),
+        (("--token-file", "no-token"), "no-token"),
+    ],
+)
+def test_files_of_credentials_are_looked_at_before_anybody_is_dialed(
+    ordercast: Command, options: tuple[str, str], culprit: str
+) -> None:
+    code, _, err = ordercast("pub", "t", "x", "--broker", "127.0.0.1:1", *options)
+
+    assert (code, err.count("\n")) == (2, 1)
+    assert culprit in err
+
+
+def test_a_reader_looks_for_a_broker_no_longer_than_it_was_told_to_read(ordercast: Command) -> None:
+    (port,) = free_ports(1)
+
+    code, _, err = ordercast("sub", "t", "--broker", f"127.0.0.1:{port}", "--timeout", 0.3)
+
+    assert code == 2
+    assert "gave up after 0.3 s" in err
 
 
 def test_clients_hear_in_one_line_why_they_get_nowhere(ordercast: Command, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from ordercast.cli.app import main
 from ordercast.experiments.demo import run as running
 from ordercast.experiments.demo.run import Ended, bank_problems, tree_in_words
 from ordercast.experiments.demo.setting import ACTS, limits, play
-from ordercast.services.bank_checks import BankStep, History
+from ordercast.services.bank_checks import BankStep, ReplicaHistory
 from ordercast.verify.verdict import FAIL, PASS, UNKNOWN, CheckResult, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +174,10 @@ def test_the_exit_code_is_0_only_if_everything_held(
 def test_replicas_that_disagree_are_a_problem(tmp_path: Path) -> None:
     done = BankStep("c1#1", "withdraw", ("a", 5), None, 0)
     refused = BankStep("c1#1", "withdraw", ("a", 5), "insufficient funds", None)
-    histories = {"c1": History("c1", [done], {"a": 0}, {"a": 5}), "c2": History("c2", [refused], {"a": 5}, {"a": 5})}
+    histories = {
+        "c1": ReplicaHistory("c1", [done], {"a": 0}, {"a": 5}),
+        "c2": ReplicaHistory("c2", [refused], {"a": 5}, {"a": 5}),
+    }
     for name, history in histories.items():
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(history))
     problems = list(bank_problems(tmp_path))

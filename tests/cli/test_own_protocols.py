@@ -127,7 +127,7 @@ def test_a_packet_that_cannot_be_compared_is_refused_by_its_field(
     mine = changed(("    message: Message\n", "    message: Message\n    clocks: dict[str, int] = {}\n"))
     code, _, err = command("explore", mine)
     assert code == BAD_INPUT
-    assert_one_line(err, "Copy.clocks: holds a dict")
+    assert_one_line(err, "OwnPacket.clocks: holds a dict")
 
 
 # --- a violation is told apart from code that fails ---

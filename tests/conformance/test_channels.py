@@ -209,7 +209,7 @@ def test_a_full_channel_makes_publishers_wait_and_drops_nothing() -> None:
 
 async def _publish_all(host: NodeHost) -> None:
     for payload in numbered(MANY):
-        await host.room()
+        await host.wait_for_room()
         host.submit("t", payload * 40)
 
 

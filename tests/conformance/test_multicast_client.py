@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from ordercast.core.errors import UsageError
 from ordercast.core.messages import Message
 from ordercast.multicast import MulticastClient, join, protocol_name
 from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.turn_ports import address_of, lasting_door
 from ordercast.services.kv_node import KeyValueStore
 from ordercast.services.partitioned_kv import Partitioning
 from tests.support.loop import run_async, until
@@ -24,10 +24,10 @@ HASTY = NodeSettings(heartbeat_ms=50, suspect_ms=1000, reconnect_ms=2, reconnect
 
 def addresses(count: int) -> dict[str, str]:
     """Free ports of this machine, as far as one can know."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = {f"n{i}": f"127.0.0.1:{it.getsockname()[1]}" for i, it in enumerate(sockets)}
-    for it in sockets:
-        it.close()
+    doors = [lasting_door() for _ in range(count)]
+    found = {f"n{i}": address_of(door) for i, door in enumerate(doors)}
+    for door in doors:
+        door.close()
     return found
 
 

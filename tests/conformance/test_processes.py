@@ -19,7 +19,7 @@ from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.supervise.cluster import LOGS, run_processes, run_together
-from ordercast.net.supervise.process import Assignment, WorkerAnswer, WorkerOrder
+from ordercast.net.supervise.orders import Assignment, WorkerAnswer, WorkerOrder
 from ordercast.net.supervise.workers import ProcessWorker
 from ordercast.scenario.model import (
     Clique,

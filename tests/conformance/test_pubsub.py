@@ -173,6 +173,28 @@ def test_who_follows_a_filter_and_publishes_on_a_new_topic_misses_nothing_there(
 
 
 @both_runtimes
+def test_a_filter_counts_for_a_topic_that_begins_while_its_follower_is_cut_off(runtime: str, tmp_path: Path) -> None:
+    cast = {"ann": Cast("b1", ("a.>",)), "bob": Cast("b2", ("b.x",), ("a.x",))}
+
+    async def promise(stage: Stage) -> None:
+        await stage.join("ann", "bob")
+        await stage.part("ann")
+        sent = publish_on(stage, "bob", "a.x", 5)
+        await stage.acknowledged("bob", sent[-1], "safe")
+        await stage.wait(0.5)
+        await stage.heal()
+        sent += publish_on(stage, "bob", "a.x", 5)
+        await stage.all_have(sent, "ann")
+        await stage.acknowledged("bob", sent[-1], "delivered")
+
+    keep(runtime, tmp_path, promise, cast=cast, stability_ms=20, partitions="primary")
+
+
+def publish_on(stage: Stage, name: str, topic: str, count: int) -> list[str]:
+    return [stage.publish(name, topic) for _ in range(count)]
+
+
+@both_runtimes
 def test_who_only_publishes_gets_nothing_and_reaches_everybody(runtime: str, tmp_path: Path) -> None:
     cast = {**THREE, "pub": Cast("b2", (), ("t",))}
 
@@ -330,7 +352,7 @@ def test_who_is_out_of_reach_for_too_long_is_told_that_its_session_is_over(runti
     async def promise(stage: Stage) -> None:
         await stage.join("ann", "bob", "cho")
         await stage.part("cho")
-        await stage.wait(1.2)
+        await stage.wait(3)  # The silence that its broker bears, and the time for which it is waited.
         sent = publish_all(stage, 3, "total", "ann", "bob")
         await stage.all_have(sent, "ann", "bob")
         await stage.heal()
@@ -342,6 +364,45 @@ def test_who_is_out_of_reach_for_too_long_is_told_that_its_session_is_over(runti
             stage.check = lambda: None  # type: ignore[method-assign]
 
     asyncio.run(main()) if runtime == "simulator" else run_async(main)
+
+
+@both_runtimes
+def test_nobody_waits_for_a_subscriber_that_was_killed(runtime: str, tmp_path: Path) -> None:
+    """BRK-M14: its broker answers for it, also when the root has died since."""
+
+    async def promise(stage: Stage) -> None:
+        await stage.join("ann", "bob", "cho")
+        await stage.kill("cho")
+        sent = publish_all(stage, 5, "total", "ann", "bob")
+        await stage.all_have(sent, "ann", "bob")
+        await stage.kill("b0")
+        sent += publish_all(stage, 5, "total", "ann", "bob")
+        await stage.all_have(sent, "ann", "bob")
+
+    keep(runtime, tmp_path, promise, member_timeout_ms=600_000)
+
+
+@both_runtimes
+def test_whoever_waits_until_the_first_is_delivered_is_not_overtaken_on_another_topic(
+    runtime: str, tmp_path: Path
+) -> None:
+    """BRK-X2: through the death of the publisher's broker, too."""
+
+    async def promise(stage: Stage) -> None:
+        await stage.join("ann", "bob", "cho")
+        pairs = []
+        for i in range(6):
+            first = stage.publish("bob", "t", "k", guarantee="total" if i % 2 else "causal")
+            await stage.acknowledged("bob", first, "delivered")
+            pairs.append((first, stage.publish("bob", "u", "k")))
+            if i == 2:
+                await stage.kill("b1")
+        await stage.all_have([message for pair in pairs for message in pair], "ann", "bob")
+        for name in ("ann", "bob"):
+            got = stage.got[name]
+            assert all(got.index(first) < got.index(second) for first, second in pairs)
+
+    keep(runtime, tmp_path, promise)
 
 
 @both_runtimes

@@ -26,7 +26,7 @@ from ordercast.scenario.model import (
     Edges,
     Explicit,
     Fault,
-    Line,
+    LineGraph,
     OpenLoad,
     ReplyLoad,
     Scenario,
@@ -117,7 +117,7 @@ def test_killed_nodes_come_back_with_their_state(protocol: str, runtime: str, tm
 def test_two_adjacent_nodes_of_a_line_may_be_killed_where_f_is_2(runtime: str, tmp_path: Path) -> None:
     both = (Crash(node="n2", at_ms=300, recover_ms=1_500), Crash(node="n3", at_ms=320, recover_ms=1_600))
     again = (Crash(node="n3", at_ms=1_700, recover_ms=1_800),)
-    judged(killing("locamu", Line(nodes=6), *both, *again, f=2), runtime, tmp_path / "run")
+    judged(killing("locamu", LineGraph(nodes=6), *both, *again, f=2), runtime, tmp_path / "run")
 
 
 @pytest.mark.parametrize("name", ["locamu-groups-change", "locamu-join-leave"])

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 
 from ordercast.api.ledger import SqliteLedger
 from ordercast.core.errors import UsageError
@@ -22,18 +23,18 @@ from ordercast.core.messages import Guarantee
 from ordercast.explore.scope.configurations import parse_destinations
 from ordercast.explore.scope.publications import parse_publication
 from ordercast.explore.stage.schedule import parse_step, read_schedule
-from ordercast.net.brokers.cluster import Cluster, Ready
+from ordercast.net.brokers.cluster import BrokerCluster, Ready
 from ordercast.net.brokers.cluster_file import load_cluster
 from ordercast.net.brokers.incarnation import DataDirectory
-from ordercast.net.brokers.ledger import BrokerLedger
+from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.log import segments
 from ordercast.net.nodes import saved_state
 from ordercast.net.nodes.state_log import (
     Fired,
     Head,
+    LifeBegun,
     PublishedInput,
     ReceivedInput,
-    Recovered,
     Started,
     StateLog,
     Suspected,
@@ -42,20 +43,23 @@ from ordercast.net.nodes.state_log import (
 from ordercast.net.wire.credentials import split_address
 from ordercast.protocols import CATALOGUE, lookup
 from ordercast.protocols.flood.fifo import FIFO
+from ordercast.pubsub.extras import Extras
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.tree_packets import Change, KnownDirectory
 from ordercast.scenario.load import apply_override, dump_scenario, load_scenario, parse_scenario
 from ordercast.sim import simulate
 from ordercast.trace.journal import Row, journal_path, read_journal
 from ordercast.trace.schema import EVENTS, JOURNALS, MANIFEST
-from ordercast.trace.store import Manifest, TraceError, read_manifest
+from ordercast.trace.store import Manifest, TraceError, event_files, read_manifest
 from ordercast.verify.asked import read_members
 from ordercast.verify.judge import judge_path
+from ordercast.verify.metrics.local import measure
 from tests.fuzz.engine import Target
 from tests.fuzz.harvest import ROOT, harvest
 from tests.support.sim_lab import scenario
 
 _MARKER = 0x5EED5EED
-_ENTRY = Publication(Origin("ann~1"), 1, Topic("t"), b"x", Guarantee.TOTAL, ("k",), 1)
+_ENTRY = Publication(Origin("ann~1"), 1, Topic("t"), b"x", Guarantee.TOTAL, ("k",), 1, Extras(((b"h", b"v"),), 1, "d"))
 
 
 @cache
@@ -112,6 +116,12 @@ heartbeat_ms = 100
 cert = "c.pem"
 key = "k.pem"
 ca = "ca.pem"
+[[keep]]
+filter = "accounts.>"
+max_age = "7d"
+max_bytes = "10GB"
+copies = 2
+compact = "key"
 [[user]]
 name = "ann"
 token = "x"
@@ -195,7 +205,7 @@ def _record(kind: str, before: list[bytes], open_log: Callable[[Path], object]) 
 
 
 def _open_ledger(path: Path) -> None:
-    ledger = BrokerLedger(path, fsync="never")
+    ledger = DiskBrokerLedger(path, fsync="never")
     try:
         ledger.saved()
         ledger._beginning()
@@ -203,14 +213,17 @@ def _open_ledger(path: Path) -> None:
         ledger.close()
 
 
+_DIRECTORY = KnownDirectory((Change(NodeId("b1"), "", (1, 2)),), (1, 1), {NodeId("b0"): "127.0.0.1:1"})
+
+
 @cache
 def _ledger_file() -> Path:
     path = _fresh("ledger-seed")
-    ledger = BrokerLedger(path, fsync="never")
+    ledger = DiskBrokerLedger(path, fsync="never")
     topic, ann = Topic("t"), Origin("ann~1")
     for write in (
         lambda: ledger.entries(topic, (_ENTRY,)), lambda: ledger.base(topic, {ann: 1}), lambda: ledger.term(4),
-        lambda: ledger.roster({topic: (ann,)}, {ann: 3}), lambda: ledger.directory({NodeId("b0"): "127.0.0.1:1"}),
+        lambda: ledger.roster({topic: (ann,)}, {ann: 3}), lambda: ledger.directory(_DIRECTORY),
         lambda: ledger.forget(topic),
     ):  # fmt: skip
         write()
@@ -238,7 +251,7 @@ def _state_files() -> list[bytes]:
 
 def _state_inputs() -> list[bytes]:
     inputs = [
-        Started(), Recovered(), PublishedInput(Topic("t"), b"x", Guarantee.FIFO, ("k",), ()), Fired(("ack", 1)),
+        Started(), LifeBegun(), PublishedInput(Topic("t"), b"x", Guarantee.FIFO, ("k",), ()), Fired(("ack", 1)),
         Suspected(NodeId("n1")), ReceivedInput(NodeId("n1"), (b"\x92\x01\xc0",)),
     ]  # fmt: skip
     return [msgspec.msgpack.encode([one]) for one in inputs] + [msgspec.msgpack.encode(inputs)]
@@ -324,6 +337,23 @@ def _judge_manifest(data: bytes) -> None:
     judge_path(path)
 
 
+def _parquet() -> list[bytes]:
+    """Event files of our own, and the same events as others write them."""
+    (own,) = event_files(_run())
+    found = [own.read_bytes()]
+    for dictionaries in (True, False):
+        foreign = _fresh("parquet-seed") / "e.parquet"
+        pq.write_table(pq.read_table(own), foreign, compression="none", use_dictionary=dictionaries)
+        found.append(foreign.read_bytes())
+    return found
+
+
+def _judge_and_measure(path: Path) -> None:
+    """Nobody vouches for the file: a child reads it, and may die of it."""
+    judge_path(path)
+    measure([path])
+
+
 def _journals() -> list[bytes]:
     rows = [
         Row("subscribe", 1, topic="t"), Row("publish", 2, msg="a#1", topic="t", guarantee="causal"),
@@ -366,10 +396,10 @@ def _life(path: Path) -> None:
 
 
 @cache
-def _cluster() -> Cluster:
+def _cluster() -> BrokerCluster:
     path = _fresh("ready-cluster") / "cluster.toml"
     path.write_bytes(b'[[broker]]\nid = "b0"\nport = 7000\n')
-    return Cluster(path)
+    return BrokerCluster(path)
 
 
 def _ready(data: bytes) -> None:
@@ -386,7 +416,7 @@ def _starts() -> list[bytes]:
 def _started(data: bytes) -> None:
     path = _fresh("started") / "cluster.json"
     path.write_bytes(data)
-    Cluster._started(path)
+    BrokerCluster._started(path)
 
 
 def _words(data: bytes) -> None:
@@ -416,7 +446,9 @@ def file_targets() -> Iterator[Target]:
     yield Target("cluster-files-json", _clusters_as_json, _in_file("cluster.json", load_cluster), UsageError, **files)
     scenarios = _texts("scenarios/*.toml")
     yield Target("scenarios", scenarios, _in_file("s.toml", _scenario), UsageError, text=True, cases=600)
-    yield Target("schedules", lambda: list(_SCHEDULES), _in_file("x.schedule.toml", _schedule), UsageError, **files)
+    yield Target(
+        "schedules", lambda: list(_SCHEDULES), _in_file("x.schedule.toml", _schedule), UsageError, text=True, cases=800
+    )
     yield Target("segments", _segments, _segment, cases=400)
     yield Target(
         "log-of-a-broker",
@@ -437,6 +469,7 @@ def file_targets() -> Iterator[Target]:
     yield Target("journals", _journals, _journal_run, TraceError, text=True, cases=120)
     yield Target("json-lines", lambda: list(_LINES), _in_file("e.jsonl", judge_path), TraceError, text=True, cases=150)
     yield Target("csv", lambda: list(_CSV), _in_file("e.csv", judge_path), TraceError, text=True, cases=150)
+    yield Target("parquet", _parquet, _in_file("e.parquet", _judge_and_measure), TraceError, cases=150)
     members = [b'{"t": ["a", "b"]}']
     yield Target("members", lambda: members, _in_file("m.json", read_members), UsageError, TraceError, **files)
     yield Target("lives", lambda: [b"17\n", b"0"], _in_file("life", _life), UsageError, text=True, cases=500)

@@ -6,6 +6,18 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ordercast.client.work.leader import WorkLeader, WorkSettings
+from ordercast.client.work.member import WorkMember
+from ordercast.client.work.words import (
+    GroupProgress,
+    Orders,
+    Report,
+    WorkOrder,
+    encode,
+    orders_in,
+    progress_in,
+    report_in,
+)
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
@@ -103,7 +115,33 @@ def _deliver(data: bytes) -> None:
         replica.save()
 
 
+def _work_words() -> list[bytes]:
+    done, held = {_EVE: (1, 3)}, ((_EVE, 2, 1),)
+    entry = Publication(_EVE, 1, BANK, b"x", Guarantee.CAUSAL, _KEYS)
+    return [
+        encode(Report("eve~1/1", 1, 1, done, held, held, fresh=True)), encode(Report("eve", 0, 1, fresh=True)),
+        encode(Orders(1, "bob~1/1", (WorkOrder(entry, 1),), 1, 1)), encode(Orders(2, "bob~1/1", expelled=True)),
+        encode(GroupProgress(1, {_EVE: (1, (3,))}, ("eve~1/1",), held)),
+    ]  # fmt: skip
+
+
+def _work_together(data: bytes) -> None:
+    """Whatever a stranger says on the topics of a group, leader and members go on."""
+    leader = WorkLeader(1, progress_in(data), WorkSettings(), 0)
+    member = WorkMember("bob~1", WorkSettings(), 0)
+    report, orders = report_in(data), orders_in(data)
+    if report is not None:
+        leader.report(report)
+    if orders is not None:
+        member.orders(orders, 1)
+    leader.tick(10**11)
+    assert member.report(10**10) is not None
+    assert encode(leader.progress())
+    assert leader.orders() is not None
+
+
 def payload_targets() -> Iterator[Target]:
+    yield Target("work-words", _work_words, _work_together, cases=2000)
     yield Target("operations", _operations, _apply, cases=400)
     yield Target("snapshot-words", _words, _hear, UsageError, cases=800)
     yield Target("store-words", _store_words, _deliver, cases=2000)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 
 from ordercast.broker.node import BROKER_CODEC
@@ -16,7 +18,8 @@ from ordercast.core.wire import Codec
 from ordercast.net.brokers.admin import Admin
 from ordercast.net.nodes.channel import ChannelAck, ChannelResume
 from ordercast.net.wire import handshake
-from ordercast.net.wire.credentials import BROKER, CLIENT, Credentials, User
+from ordercast.net.wire.credentials import BROKER, CLIENT, NODE, Credentials, User
+from ordercast.net.wire.datagrams import DatagramSealer, Incoming, datagram_key
 from ordercast.net.wire.frames import (
     GREETING_LIMIT,
     HEARTBEAT_FRAME,
@@ -40,6 +43,7 @@ _KNOWN = Credentials(
 )
 _ANN = Credentials(cluster="test", user="ann", client_token="a")
 _ME, _DIALER = Peer(BROKER, "b1", 3, "127.0.0.1:7000"), Peer(CLIENT, "ann.desk", 1)
+_DATAGRAM_KEY, _DATAGRAM_MAC_END = datagram_key(b"p"), 19
 _ASKED = handshake.challenge()
 _SAID = handshake.present(_DIALER, _ANN, _ASKED, "peer")
 
@@ -90,6 +94,30 @@ def _frames(data: bytes) -> None:
     assert found[0] == found[1]
 
 
+def _datagram_seeds() -> list[bytes]:
+    """What is behind the mac: short ones, long ones in pieces."""
+    out = DatagramSealer(Peer(NODE, "ann", 3, "192.0.2.1:7000"), "test", _DATAGRAM_KEY, 600, 1 << 40)
+    bodies = [packet_frame(BROKER_CODEC.encode(packet)) for packet in drawn(CLIENT_PACKETS, "datagrams")]
+    sealed = [datagram for body in bodies for datagram in out.datagrams("192.0.2.2:7000", body)]
+    sealed += list(out.datagrams("192.0.2.2:7000", packet_frame(bytes(2000))))
+    return [datagram[_DATAGRAM_MAC_END:] for datagram in sealed]
+
+
+def _datagram(data: bytes) -> None:
+    """The bytes as they are, and as somebody who knows the token would sign them, twice."""
+    bob = Incoming(Peer(NODE, "bob", 1, "192.0.2.2:7000"), "test", _DATAGRAM_KEY, lambda to: to == "192.0.2.2:7000")
+    with suppress(PeerError):
+        bob.take(data, "peer")
+        raise AssertionError("nobody signed this")
+    signed = b"oc\x01" + hmac.digest(_DATAGRAM_KEY, data, "sha256")[:16] + data
+    taken = bob.take(signed, "peer")
+    if taken is not None:
+        BROKER_CODEC.decode(taken[1], taken[0].name)
+    with suppress(PeerError):
+        bob.take(signed, "peer")
+        raise AssertionError("it was taken twice")
+
+
 def _stream_seeds() -> list[bytes]:
     frames = [packet_frame(BROKER_CODEC.encode(packet)) for packet in drawn(CLIENT_PACKETS, "frames")]
     return [HEARTBEAT_FRAME + a + b + goodbye_frame("so long") for a, b in zip(frames, reversed(frames), strict=True)]
@@ -128,6 +156,8 @@ def _admins() -> tuple[asyncio.AbstractEventLoop, tuple[Admin, ...]]:
     async def build() -> tuple[Admin, ...]:
         host, broker = Process("b1").host, Broker()
         vars(broker.tree).update(ask_to_leave=lambda *_: None, remove=lambda *_: None)
+        vars(broker.topics).update(keep=lambda *_: "")
+        vars(host).update(turn=lambda act, *said: act(*said))
         return Admin(host, broker), Admin(host, broker, token="secret")
 
     loop = asyncio.new_event_loop()
@@ -148,13 +178,15 @@ def _request(data: bytes) -> None:
         return status
 
     for admin in admins:
-        assert loop.run_until_complete(ask(admin)) in (200, 400, 401, 403, 404, 405, 503)
+        assert loop.run_until_complete(ask(admin)) in (200, 202, 400, 401, 403, 404, 405, 431, 503)
 
 
 _REQUESTS = (
     b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:80\r\nAuthorization: Bearer secret\r\n\r\n",
     b"GET /metrics HTTP/1.0\r\n\r\n", b"GET /status?topics=12 HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
     b"GET /explain?msg=ann%7E1%231&msg=2 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n\r\n",
+    b"POST /keep?filter=a.%3E&max_age=7d&max_bytes=10GB&copies=2&compact=key&stop=0 HTTP/1.1\r\nHost: [::1]\r\n\r\n",
+    b"POST /leave?id=b1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"POST //[::1/%ff?a=%zz#x HTTP/1.1\r\nHost:\r\n\r\n", b"GET http://[x]/status?topics=\xb2 HTTP/1.1\r\n\r\n",
 )  # fmt: skip
 
@@ -162,6 +194,7 @@ _REQUESTS = (
 def peer_targets() -> Iterator[Target]:
     yield Target("greetings", _greetings, _greet, PeerError, cases=3000)
     yield Target("greeting-stream", lambda: [greeting_frame(g) * 2 for g in _greetings()], _greeting_stream, PeerError)
+    yield Target("datagrams", _datagram_seeds, _datagram, PeerError)
     yield Target("frames", _stream_seeds, _frames, PeerError)
     brokers = (*CLIENT_PACKETS, *TREE_PACKETS, *TOPIC_PACKETS)
     everything = [BROKER_CODEC.encode(packet) for packet in drawn(brokers, "brokers")]

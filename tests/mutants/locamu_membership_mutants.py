@@ -8,7 +8,7 @@ from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Outbox
 from ordercast.overlay.extended import Audience, Routes
 from ordercast.protocols.locamu.membership.groups import Groups
-from ordercast.protocols.locamu.membership.notices import Members, is_internal, tag_of
+from ordercast.protocols.locamu.membership.notices import MembersChange, is_internal, tag_of
 from ordercast.protocols.locamu.membership.tables import Tables
 from ordercast.protocols.locamu.membership.views import ViewsOfTree
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
@@ -29,7 +29,7 @@ class ChecksNoTable(CausalOrdering):
 
 
 class DropsAtOnce(Groups):
-    def _on_members(self, change: Members, owner: NodeId, out: Outbox) -> None:
+    def _on_members(self, change: MembersChange, owner: NodeId, out: Outbox) -> None:
         super()._on_members(change, owner, out)
         before = self.tables.stable.get(change.topic, 0)
         self.tables.stable[change.topic] = change.epoch

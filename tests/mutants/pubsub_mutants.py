@@ -9,16 +9,17 @@ from weakref import WeakKeyDictionary
 from ordercast.broker.node import Broker
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.members import Members
+from ordercast.broker.topics.member import Coverage
+from ordercast.broker.topics.membership.members import Members
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.topic import Coverage, TopicNode
+from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.broker.tree.election import Election
-from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.lease import RootLease
 from ordercast.broker.tree.parenting import Parenting
-from ordercast.broker.tree.tree import Tree
+from ordercast.broker.tree.tree import TreeHalf
 from ordercast.client.joining import TopicJoining
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import Membership
@@ -38,7 +39,7 @@ def _with_topics(**parts: Any) -> Parts:
 
 
 def _with_tree(**parts: Any) -> Parts:
-    tree = type("Broken", (Tree,), parts)
+    tree = type("Broken", (TreeHalf,), parts)
     return Parts(broker=type("Broken", (Broker,), {"tree_type": tree}))
 
 
@@ -122,7 +123,7 @@ class CommitsForThePresent(Ordering):
     """BRK-A3: the root waits for the members that are below it just now."""
 
     def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
-        return {member for member, _ in node.present()} <= {member for member, _ in covered}
+        return {member for member, _ in node.roll().here} <= {member for member, _ in covered}
 
 
 class LastIds(Channels):
@@ -139,7 +140,7 @@ class ShortBuffer(Channels):
     longest: ClassVar[int] = 3
 
     def lacking(self, node: TopicNode, have: Summary, base: Vector) -> list[Publication]:
-        kept = {(entry.origin, entry.number) for entry in node.log[-self.longest :]}
+        kept = {(entry.origin, entry.number) for entry in node.log.entries[-self.longest :]}
         return [entry for entry in super().lacking(node, have, base) if (entry.origin, entry.number) in kept]
 
 
@@ -235,14 +236,14 @@ class ManyPromises(Election):
         return packet.number >= self.terms.promised
 
 
-class NoWaiting(Lease):
+class NoWaiting(RootLease):
     """8.3: a new root decides while the lease of the last one still runs."""
 
     def elected(self, claimed_ns: int, *, somebody_before: bool, helped_ns: int) -> None:
         super().elected(claimed_ns, somebody_before=False, helped_ns=helped_ns)
 
 
-class OwnLease(Lease):
+class OwnLease(RootLease):
     """8.3: a root needs nobody's word to go on deciding."""
 
     def _confirm(self) -> None:

@@ -14,6 +14,7 @@ from ordercast.core.errors import UsageError
 from ordercast.net.brokers.admin import Admin
 from ordercast.net.brokers.admin_client import ask
 from ordercast.net.wire.credentials import split_address
+from ordercast.pubsub.keeping import KeepRule
 from tests.support.loop import run_async
 from tests.support.wires import Process, running
 
@@ -30,6 +31,12 @@ class Tree:
 
 
 class Talk:
+    def keep(self, rule: KeepRule) -> str:
+        return "" if rule.copies < 9 else "too many"
+
+    def kept_status(self) -> list[dict[str, Any]]:
+        return []
+
     def totals(self) -> dict[str, int]:
         return {"topics": 2, "log": 9}
 
@@ -107,8 +114,10 @@ def test_metrics_are_prometheus_text() -> None:
             assert 'ordercast_connections{kind="client"} 0' in lines
             families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
             assert len(families) == len(set(families))
+            explained = [line.split()[2] for line in lines if line.startswith("# HELP")]
+            assert explained == families
             for line in lines:
-                assert line.startswith("# TYPE") or float(line.rpartition(" ")[2]) >= 0
+                assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
 
     run_async(main)
 
@@ -136,9 +145,9 @@ def test_status_and_explanations_are_json() -> None:
         (b"GET /status?topics=all HTTP/1.1\r\n\r\n", 400),
         (b"GET /status?topics=9" + b"9" * 5000 + b" HTTP/1.1\r\n\r\n", 400),
         (b"POST /healthz HTTP/1.1\r\n\r\n", 405),
-        (b"\x00\xff\r\n\r\n", 405),
+        (b"\x00\xff\r\n\r\n", 400),
         (b"GET //[ HTTP/1.1\r\n\r\n", 400),
-        (b"GET /" + b"x" * 20_000, 400),
+        (b"GET /" + b"x" * 20_000, 431),
     ],
 )
 def test_odd_requests_get_an_answer_and_harm_nothing(data: bytes, status: int) -> None:

@@ -12,9 +12,10 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.net.brokers import ledger as broker_ledger
 from ordercast.net.brokers.incarnation import DataDirectory, later_life
-from ordercast.net.brokers.ledger import BrokerLedger
+from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.log.files import Disk
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.tree_packets import Change, KnownDirectory
 
 T = Topic("accounts.PT")
 ANN = Origin("ann")
@@ -24,8 +25,11 @@ def _entry(number: int, *, origin: str = "ann", size: int = 8, guarantee: Guaran
     return Publication(Origin(origin), number, T, bytes(size), guarantee, ("k",))
 
 
+KNOWN = KnownDirectory((Change(NodeId("b1"), "127.0.0.1:7001", (2, 4)),), (1, 3), {NodeId("b0"): "127.0.0.1:7000"})
+
+
 def _numbers(directory: Path) -> list[int]:
-    ledger = BrokerLedger(directory)
+    ledger = DiskBrokerLedger(directory)
     held = [entry.number for entry in ledger.saved().entries.get(T, [])]
     ledger.close()
     return held
@@ -54,27 +58,27 @@ class FaultyDisk(Disk):
 
 
 def test_everything_a_broker_wrote_down_is_there_in_its_next_life(tmp_path: Path) -> None:
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     entries = [_entry(1), _entry(2), _entry(1, origin="bob")]
     ledger.entries(T, tuple(entries))
     ledger.base(T, {ANN: 1})
     ledger.roster({T: (ANN, Origin("bob"))}, {Origin("eve"): 3})
     ledger.term(7)
-    ledger.directory({NodeId("b1"): "127.0.0.1:7001"})
+    ledger.directory(KNOWN)
     ledger.flush()
     ledger.abandon()  # Killed.
 
-    saved = BrokerLedger(tmp_path).saved()
+    saved = DiskBrokerLedger(tmp_path).saved()
     assert saved.entries == {T: entries[1:]}
     assert saved.base == {T: {ANN: 1}}
     assert saved.roster == {T: (ANN, Origin("bob"))}
     assert saved.fenced == {Origin("eve"): 3}
     assert saved.term_number == 7
-    assert saved.directory == {NodeId("b1"): "127.0.0.1:7001"}
+    assert saved.directory == KNOWN
 
 
 def test_what_was_not_flushed_never_happened(tmp_path: Path) -> None:
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     ledger.entries(T, (_entry(1),))
     ledger.flush()
     ledger.entries(T, (_entry(2),))
@@ -83,29 +87,29 @@ def test_what_was_not_flushed_never_happened(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_topic_stays_forgotten(tmp_path: Path) -> None:
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     ledger.entries(T, (_entry(1),))
     ledger.base(T, {ANN: 0})
     ledger.forget(T)
     ledger.close()
-    saved = BrokerLedger(tmp_path).saved()
+    saved = DiskBrokerLedger(tmp_path).saved()
     assert saved.entries == {}
     assert saved.base == {}
 
 
 def test_a_prepared_publication_that_is_committed_takes_its_place_in_the_log(tmp_path: Path) -> None:
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     total = _entry(1, guarantee=Guarantee.TOTAL)
     ledger.entries(T, (total,))
     ledger.entries(T, (_entry(1, origin="bob"),))
     ledger.entries(T, (total,))
     ledger.close()
-    assert [entry.origin for entry in BrokerLedger(tmp_path).saved().entries[T]] == ["bob", "ann"]
+    assert [entry.origin for entry in DiskBrokerLedger(tmp_path).saved().entries[T]] == ["bob", "ann"]
 
 
 @pytest.mark.parametrize("lost", [1, 5, 20])
 def test_a_torn_tail_is_cut_off_and_everything_before_it_kept(tmp_path: Path, lost: int) -> None:
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     for number in (1, 2, 3):
         ledger.entries(T, (_entry(number),))
         ledger.flush()
@@ -113,7 +117,7 @@ def test_a_torn_tail_is_cut_off_and_everything_before_it_kept(tmp_path: Path, lo
     (segment,) = (tmp_path / "ledger").glob("*.log")
     os.truncate(segment, segment.stat().st_size - lost)
 
-    again = BrokerLedger(tmp_path)
+    again = DiskBrokerLedger(tmp_path)
     assert [entry.number for entry in again.saved().entries[T]] == [1, 2]
     assert again.log.cut_bytes > 0
     again.entries(T, (_entry(3),))
@@ -123,7 +127,7 @@ def test_a_torn_tail_is_cut_off_and_everything_before_it_kept(tmp_path: Path, lo
 
 def test_a_turn_is_one_write_and_one_fsync(tmp_path: Path) -> None:
     disk = FaultyDisk()
-    ledger = BrokerLedger(tmp_path, disk=disk)
+    ledger = DiskBrokerLedger(tmp_path, disk=disk)
     disk.calls.clear()
     for number in range(1, 100):
         ledger.entries(T, (_entry(number),))
@@ -136,7 +140,7 @@ def test_a_turn_is_one_write_and_one_fsync(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("fsync", "calls"), [("interval", ["write"]), ("never", ["write"])])
 def test_other_fsync_modes_do_not_wait_for_the_disk(tmp_path: Path, fsync: str, calls: list[str]) -> None:
     disk = FaultyDisk()
-    ledger = BrokerLedger(tmp_path, fsync=fsync, disk=disk)  # type: ignore[arg-type]
+    ledger = DiskBrokerLedger(tmp_path, fsync=fsync, disk=disk)  # type: ignore[arg-type]
     disk.calls.clear()
     ledger.entries(T, (_entry(1),))
     ledger.flush()
@@ -149,7 +153,7 @@ def test_other_fsync_modes_do_not_wait_for_the_disk(tmp_path: Path, fsync: str, 
 @pytest.mark.parametrize("fault", ["full", "broken"])
 def test_a_disk_that_fails_is_an_error_and_loses_nothing_that_was_flushed(tmp_path: Path, fault: str) -> None:
     disk = FaultyDisk()
-    ledger = BrokerLedger(tmp_path, disk=disk)
+    ledger = DiskBrokerLedger(tmp_path, disk=disk)
     ledger.entries(T, (_entry(1),))
     ledger.flush()
     setattr(disk, fault, True)
@@ -162,7 +166,7 @@ def test_a_disk_that_fails_is_an_error_and_loses_nothing_that_was_flushed(tmp_pa
 
 def test_the_log_does_not_grow_with_what_has_become_stable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_ledger, "_LEAST_BYTES", 10_000)
-    ledger = BrokerLedger(tmp_path, fsync="never")
+    ledger = DiskBrokerLedger(tmp_path, fsync="never")
     for number in range(1, 1001):
         ledger.entries(T, (_entry(number, size=100),))
         ledger.base(T, {ANN: max(0, number - 5)})
@@ -176,7 +180,7 @@ def test_one_entry_that_never_becomes_stable_does_not_keep_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_ledger, "_LEAST_BYTES", 10_000)
-    ledger = BrokerLedger(tmp_path, fsync="never")
+    ledger = DiskBrokerLedger(tmp_path, fsync="never")
     ledger.entries(T, (_entry(1, origin="gone"),))
     for number in range(1, 1001):
         ledger.entries(T, (_entry(number, size=100),))
@@ -184,13 +188,13 @@ def test_one_entry_that_never_becomes_stable_does_not_keep_the_others(
         ledger.flush()
     assert sum(path.stat().st_size for path in (tmp_path / "ledger").iterdir()) < 30_000
     ledger.close()
-    saved = BrokerLedger(tmp_path).saved()
+    saved = DiskBrokerLedger(tmp_path).saved()
     assert [entry.origin for entry in saved.entries[T]] == ["gone"]
 
 
 def test_a_crash_between_two_segments_loses_nothing(tmp_path: Path) -> None:
     """The new segment has no name before its beginning is complete."""
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     ledger.entries(T, (_entry(1),))
     ledger.flush()
     ledger.abandon()
@@ -221,19 +225,18 @@ def test_every_life_is_higher_than_those_before(tmp_path: Path) -> None:
 
 def test_a_change_of_members_is_written_alone_and_read_again(tmp_path: Path) -> None:
     """However many sessions have ended, the next one costs a few bytes."""
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     ended = {Origin(f"pub~{n} {T}"): 1 for n in range(1000)}
     ledger.roster({T: (ANN,), Topic("u"): (ANN,)}, ended)
     ledger.flush()
     before = ledger.log.segment_bytes
-    del ended[Origin(f"pub~0 {T}")]
-    ended[Origin(f"pub~1000 {T}")] = 2
-    ledger.roster({T: (ANN, Origin("bob"))}, ended)
+    gone, new = Origin(f"pub~0 {T}"), Origin(f"pub~1000 {T}")
+    ledger.roster({T: (ANN, Origin("bob")), Topic("u"): ()}, {new: 2}, (gone,))
     ledger.flush()
     assert ledger.log.segment_bytes - before < 200
     ledger.close()
 
-    saved = BrokerLedger(tmp_path).saved()
+    saved = DiskBrokerLedger(tmp_path).saved()
 
     assert saved.roster == {T: (ANN, Origin("bob"))}
-    assert saved.fenced == ended
+    assert saved.fenced == {who: epoch for who, epoch in ended.items() if who != gone} | {new: 2}

@@ -13,14 +13,15 @@ from ordercast.core.ids import NodeId
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.supervise.cluster import _Cluster, _direct
+from ordercast.net.supervise.orders import Addresses, Assignment, WorkerAnswer, WorkerOrder
 from ordercast.net.supervise.plan import RunPlan
-from ordercast.net.supervise.process import Addresses, Assignment, Party, ProcessLayout, WorkerAnswer, WorkerOrder
+from ordercast.net.supervise.process import Party, ProcessLayout
 from ordercast.net.supervise.workers import Worker
 from ordercast.protocols import lookup
-from ordercast.scenario.model import Edges, Line, OpenLoad, Scenario
+from ordercast.scenario.model import Edges, LineGraph, OpenLoad, Scenario
 from tests.support.loop import run_async
 
-SCENARIO = Scenario(name="line", overlay=Line(nodes=3), protocol="fifo", workload=[OpenLoad(rate_per_s=1)])
+SCENARIO = Scenario(name="line", overlay=LineGraph(nodes=3), protocol="fifo", workload=[OpenLoad(rate_per_s=1)])
 A, B, C = NodeId("n0"), NodeId("n1"), NodeId("n2")
 
 

@@ -111,7 +111,7 @@ def test_whoever_does_not_introduce_itself_is_closed_in_time(log: LogLines) -> N
         async with running(b1):
             peer = await Stranger.connect(b1.address)
             await peer.end()
-            assert log.reasons() == ["did not introduce itself in time"]
+            assert log.reasons() == ["did not introduce itself in time (handshake_ms)"]
             assert b1.host.counters["closed_late"] == 1
             await peer.close()
 
@@ -127,8 +127,8 @@ def test_a_half_open_connection_is_given_up(log: LogLines) -> None:
             peer = await Stranger.connect(b1.address)
             await peer.introduce()
             await until(lambda: bool(b1.scribe.ends))
-            assert b1.scribe.ends == [(True, "silent for 200 ms")]
-            assert log.reasons() == ["silent for 200 ms"]
+            assert b1.scribe.ends == [(True, "silent for 200 ms (silence_ms)")]
+            assert log.reasons() == ["silent for 200 ms (silence_ms)"]
             await peer.close()
 
     run_async(main)
@@ -149,6 +149,7 @@ def test_a_client_that_never_reads_is_closed_and_costs_a_bounded_time(log: LogLi
                 await asyncio.sleep(0.002)
             assert b1.host.counters["closed_slow"] == 1
             assert "bytes wait for it" in log.reasons()[0]
+            assert "(slow_consumer_bytes, slow_consumer_ms)" in log.reasons()[0]
             assert b1.scribe.ends[0][0]
             await _goes_on(b1, friend, connection)
             await peer.close()
@@ -329,7 +330,7 @@ def test_users_have_their_own_tokens_names_and_rights() -> None:
             await until(lambda: bool(bob.scribe.ends) and bool(eve.scribe.ends) and bool(b1.scribe.peers))
             (seen,) = b1.scribe.peers.values()
             assert seen.name == "ann.desk"
-            assert seen.rights == Rights(("news.*",), ())
+            assert (seen.rights, seen.user) == (Rights(("news.*",), ()), "ann")
             assert "is not a client id of user 'bob'" in bob.scribe.ends[0][1]
             assert eve.scribe.ends == [(False, "refuses: does not know the token")]
 

@@ -22,7 +22,7 @@ from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
 from ordercast.net.supervise.process import ProcessLayout
 from ordercast.protocols import lookup
-from ordercast.scenario.model import Line, OpenLoad, Scenario
+from ordercast.scenario.model import LineGraph, OpenLoad, Scenario
 from ordercast.trace.journal import Journal, read_journal
 from tests.support.loop import run_async, until
 from tests.support.net import CLUSTER, TOKEN, Inbox, closing
@@ -37,7 +37,11 @@ class Nodes:
 
     def __init__(self, directory: Path, count: int, protocol: str = "locamu", settings: NodeSettings = PATIENT) -> None:
         scenario = Scenario(
-            name="line", overlay=Line(nodes=count), protocol=protocol, duration_ms=1, workload=[OpenLoad(rate_per_s=1)]
+            name="line",
+            overlay=LineGraph(nodes=count),
+            protocol=protocol,
+            duration_ms=1,
+            workload=[OpenLoad(rate_per_s=1)],
         )
         self.info = lookup(protocol)
         self.layout = ProcessLayout(scenario, self.info, 0)

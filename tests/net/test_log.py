@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Topic
-from ordercast.net.brokers.ledger import BrokerLedger
+from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.log import segments
 from ordercast.net.log.files import Disk
 from ordercast.net.log.log import DamagedLogError, Log
@@ -51,7 +51,7 @@ class BrokerUser(User):
     kind = "broker"
 
     def write(self) -> list[int]:
-        ledger = BrokerLedger(self.directory)
+        ledger = DiskBrokerLedger(self.directory)
         ends = []
         for turn in range(TURNS):
             ledger.entries(T, (publication("ann", turn + 1, payload=b"turn %d" % turn),))
@@ -61,7 +61,7 @@ class BrokerUser(User):
         return ends
 
     def found(self, *, salvage: bool = False) -> list[int]:
-        ledger = BrokerLedger(self.directory, salvage=salvage)
+        ledger = DiskBrokerLedger(self.directory, salvage=salvage)
         ledger.abandon()
         return [entry.number - 1 for entry in ledger.saved().entries.get(T, [])]
 
@@ -148,7 +148,7 @@ def test_a_salvaged_log_has_every_turn_before_and_behind_the_damage(tmp_path: Pa
             hit = next(turn for turn, end in enumerate(ends) if end > place)
             first = ends[0] - (ends[1] - ends[0])
             expected = [turn for turn in range(TURNS) if place < first or turn != hit]
-            ledger = BrokerLedger(user.directory, salvage=True, fsync="never")
+            ledger = DiskBrokerLedger(user.directory, salvage=True, fsync="never")
             ledger.abandon()
             assert [entry.number - 1 for entry in ledger.saved().entries[T]] == expected
             assert not ledger.saved().whole
@@ -162,7 +162,7 @@ def test_a_salvaged_log_has_every_turn_before_and_behind_the_damage(tmp_path: Pa
 def test_one_bad_bit_early_in_a_long_log_costs_one_turn_of_a_hundred(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     for number in range(1, 101):
         ledger.entries(T, (publication("ann", number),))
         ledger.flush()
@@ -172,8 +172,8 @@ def test_one_bad_bit_early_in_a_long_log_costs_one_turn_of_a_hundred(
     data[len(data) // 10] ^= 4
     path.write_bytes(data)
     with pytest.raises(DamagedLogError, match=r"with 92 readable records behind it; --salvage starts"):
-        BrokerLedger(tmp_path)
-    again = BrokerLedger(tmp_path, salvage=True)
+        DiskBrokerLedger(tmp_path)
+    again = DiskBrokerLedger(tmp_path, salvage=True)
     assert len(again.saved().entries[T]) == 99
     again.log.report("b1")
     again.close()
@@ -190,13 +190,13 @@ def test_a_salvaged_broker_does_not_trust_its_terms_before_it_has_written_one(tm
     data[-1] ^= 1
     user.segment.write_bytes(data)
     for life in ("salvaged", "the next one"):
-        ledger = BrokerLedger(tmp_path, salvage=life == "salvaged")
+        ledger = DiskBrokerLedger(tmp_path, salvage=life == "salvaged")
         assert not ledger.saved().whole, life
         ledger.abandon()
-    ledger = BrokerLedger(tmp_path)
+    ledger = DiskBrokerLedger(tmp_path)
     ledger.term(3)
     ledger.close()
-    again = BrokerLedger(tmp_path)
+    again = DiskBrokerLedger(tmp_path)
     assert again.saved().whole
     assert again.saved().term_number == 3
     again.close()
@@ -255,10 +255,10 @@ def test_whole_frames_that_are_missing_or_doubled_are_damage(user: User, change:
 
 def test_nothing_that_was_published_passes_for_a_frame(tmp_path: Path) -> None:
     """A payload that is itself a piece of a log, in a frame whose header is damaged."""
-    foreign = BrokerLedger(tmp_path / "foreign")
+    foreign = DiskBrokerLedger(tmp_path / "foreign")
     foreign.term(99)
     foreign.close()
-    ledger = BrokerLedger(tmp_path / "mine")
+    ledger = DiskBrokerLedger(tmp_path / "mine")
     ledger.term(1)
     ledger.flush()
     start = ledger.log.segment_bytes
@@ -269,7 +269,7 @@ def test_nothing_that_was_published_passes_for_a_frame(tmp_path: Path) -> None:
     data = bytearray(ledger.log.path.read_bytes())
     data[start + 9] ^= 1
     ledger.log.path.write_bytes(data)
-    saved = BrokerLedger(tmp_path / "mine", salvage=True).saved()
+    saved = DiskBrokerLedger(tmp_path / "mine", salvage=True).saved()
     assert saved.term_number == 1
     assert [entry.origin for entry in saved.entries[T]] == ["ann"]
 
@@ -302,7 +302,7 @@ class FullDisk(Disk):
 @pytest.mark.parametrize(
     "start",
     [
-        lambda directory: BrokerLedger(directory, disk=FullDisk()),
+        lambda directory: DiskBrokerLedger(directory, disk=FullDisk()),
         lambda directory: StateLog(directory, ME, disk=FullDisk()),
     ],
     ids=["broker", "node"],
@@ -346,7 +346,7 @@ def test_bytes_of_any_kind_are_read_or_refused_in_one_line(data: bytes) -> None:
 
 def _complaint(directory: Path, *, salvage: bool) -> str | None:
     try:
-        BrokerLedger(directory, salvage=salvage).close()
+        DiskBrokerLedger(directory, salvage=salvage).close()
     except UsageError as error:
         return str(error)
     return None

@@ -74,6 +74,7 @@ def test_a_peer_that_never_comes_to_an_end_is_cut_off() -> None:
             frames = packet_frames(CODEC.encode(Say("x" * 2 * most)), HASTY.max_frame_bytes)
             peer.send(b"\x00\x00\x00\x02" + bytes([PIECE]) + b"x" + frames[:-100])
             assert b"(max_packet_bytes)" in await peer.end()
+            assert b1.host.counters["closed_long"] == 1
             assert b1.scribe.heard == []
             await peer.close()
 

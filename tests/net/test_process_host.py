@@ -295,7 +295,7 @@ def test_a_connection_on_which_nothing_comes_any_more_is_given_up_by_both_ends()
             await until(lambda: b1.scribe.names() == ["b2"])
             proxy.freeze()
             await until(lambda: bool(b1.scribe.ends) and bool(b2.scribe.ends))
-            assert b1.scribe.ends == b2.scribe.ends == [(True, "silent for 200 ms")]
+            assert b1.scribe.ends == b2.scribe.ends == [(True, "silent for 200 ms (silence_ms)")]
             assert b1.host.counters["closed_silent"] == 1
             await proxy.close()
 

@@ -18,17 +18,17 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine, Outbox, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
-from ordercast.net.nodes.replay import Replay, ToldEvents, told_by
+from ordercast.net.nodes.replay import InputReplay, ToldEvents, told_by
 from ordercast.net.nodes.saved_state import pack, restore
 from ordercast.net.nodes.state_log import (
     Fired,
     Head,
     JoinedInput,
     LeftInput,
+    LifeBegun,
+    MachineReplaced,
     PublishedInput,
     ReceivedInput,
-    Recovered,
-    Renewed,
     Started,
     StateLog,
     Subscribed,
@@ -80,10 +80,10 @@ class Life:
         self.timers: set[Hashable] = set()
         self.suspected: set[NodeId] = set()
 
-    def again(self) -> Replay:
+    def again(self) -> InputReplay:
         self.log.close()
         log = StateLog(self.directory, self.whose)
-        past = Replay(log, self.build, self.codec, self.origin, notes_membership=self.notes_membership)
+        past = InputReplay(log, self.build, self.codec, self.origin, notes_membership=self.notes_membership)
         log.close()
         return past
 
@@ -117,7 +117,7 @@ class Logged(Machine):
         self._do(Started(), out, "on_start")
 
     def on_recover(self, out: Outbox) -> None:
-        self._do(Recovered(), out, "on_recover")
+        self._do(LifeBegun(), out, "on_recover")
 
     def on_publish(self, message: Message, out: Outbox) -> None:
         content = (message.topic, message.payload, message.guarantee, message.keys, message.dst)
@@ -160,7 +160,7 @@ class Logged(Machine):
         life.inputs += 1
         if isinstance(happened, Suspected | Trusted):
             (life.suspected.add if isinstance(happened, Suspected) else life.suspected.discard)(happened.peer)
-        if isinstance(happened, Recovered):
+        if isinstance(happened, LifeBegun):
             life.suspected.clear()
         if self.snapshots and life.inputs % SNAPSHOT_EVERY == 0:
             self._renew(out)
@@ -170,7 +170,7 @@ class Logged(Machine):
         for timer in life.timers:
             out.cancel_timer(timer)
         life.renew()
-        self._do(Renewed(), out, "on_recover")
+        self._do(MachineReplaced(), out, "on_recover")
         for peer in sorted(life.suspected):
             self._do(Suspected(peer), out, "on_suspect", peer)
 
@@ -309,7 +309,7 @@ def test_a_refused_publication_is_refused_again_and_not_counted(tmp_path: Path) 
     log.flush()
     log.close()
     log = StateLog(tmp_path, log.head.whose)
-    past = Replay(log, Picky, info.codec(), origin_of(NodeId("a"), 0), notes_membership=False)
+    past = InputReplay(log, Picky, info.codec(), origin_of(NodeId("a"), 0), notes_membership=False)
     log.close()
     assert past.published == 2
     assert [(event.kind, event.message and event.message.id) for event in past.untold(ToldEvents())] == [
@@ -332,7 +332,7 @@ def test_a_refused_subscription_is_refused_again_and_not_told(tmp_path: Path) ->
     log.close()
     log = StateLog(tmp_path, log.head.whose)
     build = lambda: info.build(place, layout.options)  # noqa: E731
-    past = Replay(log, build, info.codec(), origin_of(NodeId("n0"), 0), notes_membership=False)
+    past = InputReplay(log, build, info.codec(), origin_of(NodeId("n0"), 0), notes_membership=False)
     log.close()
     assert past.told == 0
 

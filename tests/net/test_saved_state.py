@@ -147,7 +147,7 @@ def test_the_bytes_of_these_tests_are_those_that_are_written() -> None:
 
 EVIL = [
     "os.system", "ctypes.CDLL", "builtins.eval", "builtins.__import__", "subprocess.Popen", "pathlib.Path",
-    "ordercast.net.nodes.replay.Replay", "ordercast.trace.journal.Journal", "ordercast.core.state.os.system",
+    "ordercast.net.nodes.replay.InputReplay", "ordercast.trace.journal.Journal", "ordercast.core.state.os.system",
     "ordercast.protocols.lookup", "ordercast.core.messages.msgspec.msgpack.Decoder", "tests.support.loop.run_async",
     "msgspec.Struct", "enum.Enum", "tests.no_such_module.Thing", "", "..", "a" * 10_000,
 ]  # fmt: skip

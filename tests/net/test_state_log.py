@@ -19,10 +19,10 @@ from ordercast.net.nodes.state_log import (
     Input,
     JoinedInput,
     LeftInput,
+    LifeBegun,
+    MachineReplaced,
     PublishedInput,
     ReceivedInput,
-    Recovered,
-    Renewed,
     Started,
     StateLog,
     Subscribed,
@@ -50,8 +50,8 @@ ALL: list[Input] = [
     Unsubscribed(T),
     JoinedInput(),
     LeftInput(),
-    Recovered(),
-    Renewed(),
+    LifeBegun(),
+    MachineReplaced(),
 ]
 
 

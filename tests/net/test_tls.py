@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.net.wire.credentials import Credentials, Tls
+from tests.support.certificates import make_certificate
 from tests.support.loop import run_async, until
 from tests.support.wires import Process, running
 
@@ -21,14 +21,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two that sign themselves: `good` and `other`."""
     directory = tmp_path_factory.mktemp("certificates")
     for name in ("good", "other"):
-        subprocess.run(
-            [
-                "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1",
-                "-keyout", directory / f"{name}.key", "-out", directory / f"{name}.pem",
-            ],
-            check=True, capture_output=True,
-        )  # fmt: skip
+        make_certificate(directory, name)
     return directory
 
 

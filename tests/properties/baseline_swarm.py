@@ -8,10 +8,9 @@ and reorder; crashes with recovery, partitions, pauses and false suspicions, as 
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,12 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Routes
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.protocols import lookup
-from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
-from ordercast.verify.verdict import HELD, Verdict
-from tests.properties.swarm import Dice, drawn_groups, drawn_link, drawn_workload
+from ordercast.verify.verdict import Verdict
+from tests.properties.swarm import Dice, drawn_groups, drawn_link, drawn_workload, passing_fault
+from tests.support.swarm_command import Family, judged, run_seeds, swarm_parser
 
 DURATION_MS = 800
 UNNOTICED_MS = 2 * DURATION_MS
@@ -78,21 +78,9 @@ def _faults(dice: Dice, graph: Graph) -> list[dict[str, Any]]:
     for node in dice.sample(graph.nodes, dice.below(5)):
         start = dice.between(0, DURATION_MS * 0.7)
         times = {"at_ms": start, "until_ms": start + dice.between(1, DURATION_MS * 0.3)}
-        faults.append(_passing(dice, graph, node, times))
+        kind = dice.pick(["pause", "suspicion", "suspicion by one", "partition"])
+        faults.append(passing_fault(kind, dice, graph, node, times))
     return faults
-
-
-def _passing(dice: Dice, graph: Graph, node: str, times: dict[str, float]) -> dict[str, Any]:
-    match dice.pick(["pause", "suspicion", "suspicion by one", "partition"]):
-        case "pause":
-            return {"kind": "pause", "node": node, **times}
-        case "suspicion":
-            return {"kind": "suspicion", "node": node, **times}
-        case "partition":
-            side = dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes) - 1))
-            return {"kind": "partition", "sides": [side, [n for n in graph.nodes if n not in side]], **times}
-        case _:
-            return {"kind": "suspicion", "node": node, "by": dice.pick(graph.neighbours[node]), **times}  # type: ignore[index]
 
 
 def judge_seed(protocol: ProtocolInfo, seed: int, out: Path, *, name: str | None = None) -> Verdict:
@@ -105,38 +93,15 @@ def judge_seed(protocol: ProtocolInfo, seed: int, out: Path, *, name: str | None
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--protocol", action="append", choices=BASELINES)
-    arguments = parser.parse_args()
-    failed = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in arguments.protocol or BASELINES:
-            deliveries, before, started = 0, failed, time.monotonic()
-            for seed in range(arguments.first, arguments.first + arguments.seeds):
-                verdict = judge_seed(lookup(name), seed, Path(scratch) / "run")
-                deliveries += max((result.deliveries for result in verdict.results), default=0)
-                if verdict.exit_code() != HELD:
-                    failed += 1
-                    _report(name, seed, verdict, in_full=arguments.seeds == 1)
-            spent = time.monotonic() - started
-            count = failed - before
-            print(
-                f"{name}: {arguments.seeds} seeds, {deliveries} deliveries, {count} failed, {spent:.1f} s", flush=True
-            )
-    return 1 if failed else 0
+    arguments = swarm_parser(__doc__, BASELINES).parse_args()
+    return run_seeds(arguments, [_family(name) for name in arguments.protocol or BASELINES])
 
 
-def _report(name: str, seed: int, verdict: Verdict, *, in_full: bool) -> None:
-    print(f"{name}, seed {seed}: {verdict.reason}")
-    for result in verdict.results:
-        if result.verdict not in {"pass", "not applicable"}:
-            print(f"  {result.check}: {result.verdict} ({result.violations}) {result.reason}", flush=True)
-            for witness in result.witnesses[:1] if in_full else ():
-                print("    " + "\n    ".join(witness.story))
-    if in_full:
-        print(dump_scenario(baseline_scenario(name, seed)))
+def _family(name: str) -> Family:
+    def attempt(seed: int, out: Path) -> tuple[str, Counter[str]]:
+        return judged(judge_seed(lookup(name), seed, out))
+
+    return Family(name, attempt, partial(baseline_scenario, name), f"--protocol {name}")
 
 
 if __name__ == "__main__":

@@ -81,11 +81,13 @@ BROKER_ROWS = [
     BrokerRow("0:a.>;0:b", "0>a.x,1>a.x", nodes=1, early=2),
     BrokerRow("0:a;1:a", "1>a", crash="1", partitions="excluded"),
     BrokerRow("0:a;1:a", "1>a", cut="1"),
+    BrokerRow("0:a;1:a", "0>a total", cut="1"),
     BrokerRow("0:a;1:a", "0>a,1>a", crash="1", partitions="excluded", large=True),
     BrokerRow("0:a;1:a", "0>a,1>a", crash="0", partitions="excluded", large=True),
     BrokerRow("0:a;1:a", "1>a", crash="1 returns", partitions="excluded", large=True),
     BrokerRow("0:a;1:a", "0>a,1>a", cut="1", large=True),
     BrokerRow("0:a.>;1:a.>", "0>a.x,1>a.x", large=True),
+    BrokerRow("0:a.>;0:b", "1>a.x", nodes=1, cut="0", early=1, large=True),
 ]
 
 

@@ -8,18 +8,15 @@ and recover, and are suspected wrongly. Beside the judge, an oracle looks into e
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
 
-from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.machine import Place
 from ordercast.core.registry import ProtocolInfo
@@ -38,13 +35,14 @@ from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.ordering import CausalOrdering
 from ordercast.protocols.locamu.store import Copy
 from ordercast.protocols.locamu.variants import LOCAMU
-from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
-from ordercast.verify.verdict import HELD, Verdict
+from ordercast.verify.verdict import Verdict
 from tests.properties.locamu_swarm import drawn_options
 from tests.properties.swarm import Dice
 from tests.support.locamu_lab import with_parts
+from tests.support.swarm_command import Family, judged, run_seeds, swarm_parser
 
 DURATION_MS = 1200
 
@@ -313,32 +311,18 @@ def judge_seed(seed: int, f: int, out: Path, machine: type[Locamu] = Locamu) -> 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
+    parser = swarm_parser(__doc__)
     parser.add_argument("--f", type=int, default=1)
     arguments = parser.parse_args()
-    failed, counts, started = 0, Counter[str](), time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        for seed in range(arguments.first, arguments.first + arguments.seeds):
-            try:
-                verdict, oracle = judge_seed(seed, arguments.f, Path(scratch) / "run")
-            except (AssertionError, PeerError, UsageError) as error:
-                failed += 1
-                print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-                if arguments.seeds == 1:
-                    print(dump_scenario(swarm_scenario(seed, arguments.f)))
-                    raise
-                continue
-            counts += oracle.counts
-            counts["processed"] += sum(map(len, oracle.processed.values()))
-            if verdict.exit_code() != HELD:
-                failed += 1
-                bad = [f"{r.check}: {r.reason}" for r in verdict.results if r.verdict not in {"pass", "not applicable"}]
-                print(f"seed {seed}: {verdict.reason} {bad}", flush=True)
-    spent = time.monotonic() - started
-    print(f"f = {arguments.f}: {arguments.seeds} seeds, {dict(counts)}, {failed} failed, {spent:.1f} s")
-    return 1 if failed else 0
+    f = arguments.f
+
+    def attempt(seed: int, out: Path) -> tuple[str, Counter[str]]:
+        verdict, oracle = judge_seed(seed, f, out)
+        wrong, counts = judged(verdict)
+        processed = sum(map(len, oracle.processed.values()))
+        return wrong, counts + oracle.counts + Counter(processed=processed)
+
+    return run_seeds(arguments, [Family(f"f = {f}", attempt, partial(swarm_scenario, f=f), f"--f {f}")])
 
 
 if __name__ == "__main__":

@@ -9,11 +9,9 @@ beginning or from some time on.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,12 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Routes
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.protocols import lookup
-from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
-from ordercast.verify.verdict import HELD, Verdict
-from tests.properties.swarm import Dice, drawn_groups, drawn_link, drawn_workload
+from ordercast.verify.verdict import Verdict
+from tests.properties.swarm import Dice, drawn_groups, drawn_link, drawn_workload, passing_fault
+from tests.support.swarm_command import Family, judged, run_seeds, swarm_parser
 
 _PUSH_MS = (0, 2, 10)
 """In turn: names that go on at once, and in smaller and larger bundles."""
@@ -119,7 +118,9 @@ def _faults(dice: Dice, graph: Graph, f: int) -> list[dict[str, Any]]:
     for _ in range(dice.below(6)):
         start = dice.between(0, DURATION_MS * 0.7)
         times = {"at_ms": start, "until_ms": start + dice.between(1, DURATION_MS * 0.3)}
-        faults.append(_passing(dice, graph, others, times))
+        node = dice.pick(others)
+        kind = dice.pick(["pause", "suspicion", "suspicion by one", "suspicion by one", "partition"])
+        faults.append(passing_fault(kind, dice, graph, node, times))
     firsts = {(fault["kind"], str(fault.get("node")), fault["at_ms"]): fault for fault in faults}
     return _without_overlaps(list(firsts.values()))
 
@@ -135,20 +136,6 @@ def _without_overlaps(faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
             paused.add(fault["node"])
         kept.append(fault)
     return kept
-
-
-def _passing(dice: Dice, graph: Graph, others: Sequence[str], times: dict[str, float]) -> dict[str, Any]:
-    node = dice.pick(others)
-    match dice.pick(["pause", "suspicion", "suspicion by one", "suspicion by one", "partition"]):
-        case "pause":
-            return {"kind": "pause", "node": node, **times}
-        case "suspicion":
-            return {"kind": "suspicion", "node": node, **times}
-        case "partition":
-            side = dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes) - 1))
-            return {"kind": "partition", "sides": [side, [n for n in graph.nodes if n not in side]], **times}
-        case _:
-            return {"kind": "suspicion", "node": node, "by": dice.pick(graph.neighbours[node]), **times}  # type: ignore[index]
 
 
 def _standing(dice: Dice, graph: Graph, f: int) -> list[str]:
@@ -171,29 +158,17 @@ def judge_seed(protocol: ProtocolInfo, seed: int, f: int, out: Path) -> Verdict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
+    parser = swarm_parser(__doc__)
     parser.add_argument("--f", type=int, default=1)
     parser.add_argument("--protocol", default="locamu")
     arguments = parser.parse_args()
-    protocol, failed, deliveries, started = lookup(arguments.protocol), 0, 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        for seed in range(arguments.first, arguments.first + arguments.seeds):
-            verdict = judge_seed(protocol, seed, arguments.f, Path(scratch) / "run")
-            deliveries += max((result.deliveries for result in verdict.results), default=0)
-            if verdict.exit_code() != HELD:
-                failed += 1
-                print(f"seed {seed}: {verdict.reason}")
-                for result in verdict.results:
-                    if result.verdict not in {"pass", "not applicable"}:
-                        print(f"  {result.check}: {result.verdict} ({result.violations}) {result.reason}", flush=True)
-                if arguments.seeds == 1:
-                    print(dump_scenario(swarm_scenario(seed, arguments.f)))
-    spent = time.monotonic() - started
-    done = f"{arguments.seeds} seeds, {deliveries} deliveries, {failed} failed, {spent:.1f} s"
-    print(f"{protocol.name}, f = {arguments.f}: {done}")
-    return 1 if failed else 0
+    protocol, f = lookup(arguments.protocol), arguments.f
+
+    def attempt(seed: int, out: Path) -> tuple[str, Counter[str]]:
+        return judged(judge_seed(protocol, seed, f, out))
+
+    again = f"--f {f} --protocol {arguments.protocol}"
+    return run_seeds(arguments, [Family(f"{protocol.name}, f = {f}", attempt, partial(swarm_scenario, f=f), again)])
 
 
 if __name__ == "__main__":

@@ -10,21 +10,21 @@ nothing is lost or reordered.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
-from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
 from ordercast.verify.verdict import NOT_APPLICABLE, PASS
 from tests.properties.swarm import Dice
+from tests.support.swarm_command import Family, run_seeds, swarm_parser
 
 PROTOCOLS = (
     "replicated-skeen",
@@ -123,29 +123,16 @@ def complaint(protocol: ProtocolInfo, seed: int, out: Path, *, name: str | None 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--protocol", action="append", choices=PROTOCOLS)
-    arguments = parser.parse_args()
-    failed = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in arguments.protocol or PROTOCOLS:
-            deliveries, before, started = 0, failed, time.monotonic()
-            for seed in range(arguments.first, arguments.first + arguments.seeds):
-                wrong, count = complaint(lookup(name), seed, Path(scratch) / "run")
-                deliveries += count
-                if wrong:
-                    failed += 1
-                    print(f"{name}, seed {seed}: {wrong}", flush=True)
-                    if arguments.seeds == 1:
-                        print(dump_scenario(replicated_scenario(name, seed)))
-            spent = time.monotonic() - started
-            print(
-                f"{name}: {arguments.seeds} seeds, {deliveries} deliveries, {failed - before} failed, {spent:.1f} s",
-                flush=True,
-            )
-    return 1 if failed else 0
+    arguments = swarm_parser(__doc__, PROTOCOLS).parse_args()
+    return run_seeds(arguments, [_family(name) for name in arguments.protocol or PROTOCOLS])
+
+
+def _family(name: str) -> Family:
+    def attempt(seed: int, out: Path) -> tuple[str, Counter[str]]:
+        wrong, deliveries = complaint(lookup(name), seed, out)
+        return wrong, Counter(deliveries=deliveries)
+
+    return Family(name, attempt, partial(replicated_scenario, name), f"--protocol {name}")
 
 
 if __name__ == "__main__":

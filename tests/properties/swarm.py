@@ -8,11 +8,10 @@ scenario as TOML and the command that runs it again.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,11 @@ from ordercast.core.chance import mix, salt, unit
 from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.protocols import lookup
-from ordercast.scenario.load import dump_scenario, parse_scenario
+from ordercast.scenario.load import parse_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim import simulate
-from ordercast.verify.verdict import HELD, Verdict
+from ordercast.verify.verdict import Verdict
+from tests.support.swarm_command import Family, judged, run_seeds, swarm_parser
 
 PROTOCOLS = ("fifo", "flood", "sequencer", "vector")
 DURATION_MS = 800
@@ -190,6 +190,20 @@ def _crash(dice: Dice, node: str, start: float) -> dict[str, Any]:
     return {"kind": "crash", "node": node, "at_ms": start, "survive": dice.pick(["all", "none", "random"])}
 
 
+def passing_fault(kind: str, dice: Dice, graph: Graph, node: str, times: dict[str, float]) -> dict[str, Any]:
+    """A fault of this kind that is over at its end: of the node, or of a drawn part of the network."""
+    match kind:
+        case "pause":
+            return {"kind": "pause", "node": node, **times}
+        case "suspicion":
+            return {"kind": "suspicion", "node": node, **times}
+        case "partition":
+            side = dice.sample(graph.nodes, 1 + dice.below(len(graph.nodes) - 1))
+            return {"kind": "partition", "sides": [side, [n for n in graph.nodes if n not in side]], **times}
+        case _:
+            return {"kind": "suspicion", "node": node, "by": dice.pick(graph.neighbours[node]), **times}  # type: ignore[index]
+
+
 def _passing_fault(dice: Dice, graph: Graph) -> dict[str, Any]:
     start = dice.between(0, DURATION_MS * 0.7)
     times = {"at_ms": start, "until_ms": start + dice.between(1, DURATION_MS * 0.3)}
@@ -253,42 +267,16 @@ def judge_seed(protocol: ProtocolInfo, seed: int, out: Path) -> Verdict:
 
 
 def main() -> int:
-    """Run seeds until one fails; 0 if none does."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=200, help="how many seeds (default: 200)")
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
-    parser.add_argument("--protocol", action="append", help="a name or file.py:NAME; may be repeated (default: all)")
-    arguments = parser.parse_args()
-    failed = 0
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in arguments.protocol or PROTOCOLS:
-            protocol, started, deliveries = lookup(name), time.monotonic(), 0
-            for seed in range(arguments.first, arguments.first + arguments.seeds):
-                verdict = judge_seed(protocol, seed, Path(scratch) / "run")
-                deliveries += max((result.deliveries for result in verdict.results), default=0)
-                _progress(f"{name}: seed {seed}, {failed} failed")
-                if verdict.exit_code() != HELD:
-                    failed += 1
-                    _report(name, protocol, seed, verdict)
-            spent = time.monotonic() - started
-            print(f"{name}: {arguments.seeds} seeds, {deliveries} deliveries judged, {spent:.1f} s", flush=True)
-    return 1 if failed else 0
+    """Run seeds of every protocol; 0 if none fails."""
+    arguments = swarm_parser(__doc__, PROTOCOLS).parse_args()
+    return run_seeds(arguments, [_family(lookup(name), name) for name in arguments.protocol or PROTOCOLS])
 
 
-def _progress(line: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{line:<60}", end="", file=sys.stderr, flush=True)
+def _family(protocol: ProtocolInfo, name: str) -> Family:
+    def attempt(seed: int, out: Path) -> tuple[str, Counter[str]]:
+        return judged(judge_seed(protocol, seed, out))
 
-
-def _report(name: str, protocol: ProtocolInfo, seed: int, verdict: Verdict) -> None:
-    print(f"\n{name}, seed {seed}: {verdict.reason}")
-    for result in verdict.results:
-        if result.verdict not in {"pass", "not applicable"}:
-            print(f"  {result.check}: {result.verdict} ({result.violations}) {result.reason}")
-            for witness in result.witnesses[:1]:
-                print("    " + "\n    ".join(witness.story))
-    print(dump_scenario(swarm_scenario(protocol, seed)))
-    print(f"again: python -m tests.properties.swarm --seeds 1 --first {seed} --protocol {name}", flush=True)
+    return Family(name, attempt, partial(swarm_scenario, protocol), f"--protocol {name}")
 
 
 if __name__ == "__main__":

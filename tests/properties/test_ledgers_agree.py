@@ -22,12 +22,14 @@ from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.net.brokers import ledger as broker_ledger
-from ordercast.net.brokers.ledger import BrokerLedger
+from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.seals import SEAL_BYTES
+from ordercast.pubsub.tree_packets import Change, KnownDirectory
 
 TOPICS = st.sampled_from([Topic("t"), Topic("u")])
-ORIGINS = st.sampled_from([Origin("ann~7"), Origin("ann~6"), Origin("bob")])
+ORIGINS = st.sampled_from([Origin("ann~7"), Origin("ann~6"), Origin("bob"), Origin("cho~0.1.0.b1")])
+CLOSED = st.sampled_from([{"0.b1": (1, 2)}, {"0.b1": (2, 4)}, {"9.b2": (1, 2, 3, 4)}, {}])
 NUMBERS = st.integers(1, 6)
 VECTORS = st.dictionaries(ORIGINS, st.integers(0, 6), max_size=3)
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
@@ -47,18 +49,25 @@ def _entries(origins: st.SearchStrategy[Origin]) -> st.SearchStrategy[tuple[tupl
 
 
 LIFE = st.one_of(_call("flush"), _call("restart"), _call("crash"))
+BROKERS = st.sampled_from([NodeId("b1"), NodeId("b2")])
+STAMPS = st.tuples(st.integers(0, 3), st.integers(0, 9))
+CHANGES = st.builds(Change, BROKERS, st.sampled_from(["", "127.0.0.1:7000"]), STAMPS)
+DIRECTORIES = st.dictionaries(BROKERS, st.just("127.0.0.1:7000"))
 BROKER_CALLS = st.one_of(
     _call("entries", TOPICS, _entries(ORIGINS)),
     _call("base", TOPICS, VECTORS),
     _call("forget", TOPICS),
-    _call("roster", st.dictionaries(TOPICS, st.lists(ORIGINS).map(tuple)), VECTORS),
+    _call("roster", st.dictionaries(TOPICS, st.lists(ORIGINS).map(tuple)), VECTORS, st.lists(ORIGINS).map(tuple)),
+    _call("closed", CLOSED),
     _call("term", st.integers(0, 9)),
-    _call("directory", st.dictionaries(st.sampled_from([NodeId("b1"), NodeId("b2")]), st.just("127.0.0.1:7000"))),
+    _call("directory", st.builds(KnownDirectory, st.lists(CHANGES).map(tuple), STAMPS, DIRECTORIES)),
     LIFE,
 )
 ME = Origin("ann~7")
 CLIENT_CALLS = st.one_of(
     _call("attach", st.integers(0, 9)),
+    _call("ticket", st.sampled_from(["", "1.0.b1", "2.0.b1"]), st.sampled_from([b"", b"seal"])),
+    _call("closed", CLOSED),
     _call("member", TOPICS, st.sampled_from([None, True, False]), granted=st.booleans()),
     _call("watched", st.lists(st.sampled_from(["t.*", ">"]), unique=True).map(tuple)),
     _call("published", TOPICS, _entries(st.just(ME)).map(lambda entries: tuple(sorted(entries)))),
@@ -125,7 +134,7 @@ def _compare(real: Any, model: Any) -> None:
 @settings(deadline=None)
 @given(st.lists(BROKER_CALLS, max_size=40))
 def test_a_brokers_log_means_what_its_ledger_in_memory_means(calls: list[Call]) -> None:
-    _agree(calls, BrokerLedger, MemoryBrokerLedger(), MemoryBrokerLedger)
+    _agree(calls, DiskBrokerLedger, MemoryBrokerLedger(), MemoryBrokerLedger)
 
 
 @settings(deadline=None, max_examples=30)
@@ -133,7 +142,7 @@ def test_a_brokers_log_means_what_its_ledger_in_memory_means(calls: list[Call]) 
 def test_it_does_so_when_it_begins_anew_all_the_time(calls: list[Call]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(broker_ledger, "_LEAST_BYTES", 1)
-        _agree(calls, BrokerLedger, MemoryBrokerLedger(), MemoryBrokerLedger)
+        _agree(calls, DiskBrokerLedger, MemoryBrokerLedger(), MemoryBrokerLedger)
 
 
 def _open_client(directory: Path) -> SqliteLedger:

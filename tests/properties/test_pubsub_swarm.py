@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ordercast.broker.topics.topics import Topics
 from tests.properties.pubsub_swarm import FAMILIES, try_seed
 from tests.support.seeds import fixed_and_todays
 
@@ -22,6 +23,21 @@ def test_every_guarantee_holds_and_the_system_comes_to_rest(family: str) -> None
         finding = try_seed(seed, family)
         problems = [finding] if isinstance(finding, str) else finding.problems
         again = f"again: python -m tests.properties.pubsub_swarm --seeds 1 --first {seed} --family {family}"
+        assert not problems, f"{again}\n{problems}"
+
+
+@pytest.mark.parametrize("family", ["restart-with-disk", "broker-leaves", "primary-cuts", "short-sessions-cut"])
+def test_every_guarantee_holds_where_topics_are_looked_at_one_by_one(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BRK-L7: no order of looking at topics, and no pause in between, breaks a promise."""
+    monkeypatch.setattr(Topics, "portion", 1)
+    for seed in fixed_and_todays(1, 1):
+        finding = try_seed(seed, family)
+        problems = [finding] if isinstance(finding, str) else finding.problems
+        again = (
+            f"again: python -m tests.properties.pubsub_swarm --one-by-one --seeds 1 --first {seed} --family {family}"
+        )
         assert not problems, f"{again}\n{problems}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ordercast.services.bank_checks import History, bank_violations
+from ordercast.services.bank_checks import ReplicaHistory, bank_violations
 from ordercast.services.bank_workload import BankWorkload
 from ordercast.services.client_bus import ClientBus
 from ordercast.services.replica import Replica
@@ -180,7 +180,7 @@ def test_replica_processes_agree_although_one_is_killed_again_and_again(tmp_path
             assert len({summary["digest"] for summary in summaries}) == 1
             assert {summary["total_cents"] for summary in summaries} != {0}
             histories = [
-                msgspec.json.decode((tmp_path / name).read_bytes(), type=History) for name in ("c0", "c1", "v")
+                msgspec.json.decode((tmp_path / name).read_bytes(), type=ReplicaHistory) for name in ("c0", "c1", "v")
             ]
             assert bank_violations(histories) == []
 

@@ -98,7 +98,7 @@ def test_e11_totals_that_the_fault_interrupted_complete(number: int) -> None:
     interrupted = [msg for msg, published in totals.items() if published < fault_ns < first[msg]]
     assert interrupted, "no total was under way"
     assert set(first) == set(totals)
-    assert all(not node.pend for broker in world.brokers().values() for node in broker.topics.nodes.values())
+    assert all(not node.pending.entries for broker in world.brokers().values() for node in broker.topics.nodes.values())
 
 
 @EVERY

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ordercast.experiments import STUDIES, Claim, Study, StudyResult, run_study
+from ordercast.experiments import STUDIES, SourceClaim, Study, StudyResult, run_study
 from ordercast.experiments.kit.study import Picture
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 COUNT = 12
 
 
-def judge(table: pa.Table) -> list[Claim]:
+def judge(table: pa.Table) -> list[SourceClaim]:
     total = sum(row["square"] for row in table.to_pylist())
-    return [Claim(id="sum", source="toy", statement="The squares are squares.", measured=str(total), holds=True)]
+    return [SourceClaim(id="sum", source="toy", statement="The squares are squares.", measured=str(total), holds=True)]
 
 
 def draw(table: pa.Table, directory: Path) -> list[Picture]:

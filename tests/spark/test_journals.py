@@ -32,7 +32,8 @@ def write_run(run: Path) -> Path:
     for name in ("ann", "bob"):
         made[name].event("subscribe", 10 * MS, {"topic": "t", "broker": "b0" if name == "ann" else "b1"})
     sent = [Publication(Origin("ann"), n, Topic("t"), b"x", Guarantee(n), ("k",)) for n in (1, 2, 3)]
-    made["ann"].publish_many(20 * MS, sent)
+    for publication in sent:
+        made["ann"].publish(20 * MS, publication)
     made["b1"].event("repair_start", 50 * MS, {"lost": "b0"})
     made["b1"].event("repair_end", 70 * MS, {"parent": "", "rounds": "1", "role": "root"})
     made["ann"].event("repair_start", 52 * MS, {"lost": "b0"})
@@ -49,10 +50,10 @@ def write_run(run: Path) -> Path:
 
 def test_it_is_judged_as_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
     run = write_run(tmp_path / "night")
-    (verdict,) = verify_runs(spark, [run])
+    (verdict,), _ = verify_runs(spark, [run])
     assert [verdict] == judge_path(run)
     assert verdict.exit_code() == 0
-    (claimed,) = verify_runs(spark, [run], checks=["total-topic", "real-time"], order_scope="key")
+    (claimed,), _ = verify_runs(spark, [run], checks=["total-topic", "real-time"], order_scope="key")
     assert [found.verdict for found in claimed.results] == ["pass", "pass"]
 
 

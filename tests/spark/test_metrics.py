@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import random
@@ -14,23 +15,36 @@ import pytest
 
 from ordercast.trace.schema import EVENTS
 from ordercast.trace.store import TraceError
-from ordercast.verify.spark.metrics import BUCKETS, RunMetrics, measure
-from ordercast.verify.spark.run_metrics import QUANTILES
+from ordercast.verify.metrics import local
+from ordercast.verify.metrics.compose import BUCKETS
+from ordercast.verify.metrics.values import QUANTILES, RunMetrics
+from ordercast.verify.spark import metrics as on_spark
 from tests.spark.traces import Trace, answered_question
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    Measure = Callable[[Sequence[Path]], list[RunMetrics]]
 
-pytestmark = pytest.mark.spark
 near = pytest.approx
 
 
+@pytest.fixture(
+    scope="module", params=["here", *(pytest.param(name, marks=pytest.mark.spark) for name in ("tasks", "rows"))]
+)
+def measure(request: pytest.FixtureRequest) -> Measure:
+    """In this process, and on Spark as tasks and as jobs over rows: every promise about metrics is one of all three."""
+    if request.param == "here":
+        return local.measure
+    spark = request.getfixturevalue("spark")
+    return functools.partial(on_spark.measure, spark, huge_rows=on_spark.HUGE_ROWS if request.param == "tasks" else 0)
+
+
 @pytest.fixture(scope="module")
-def question(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> RunMetrics:
+def question(measure: Measure, tmp_path_factory: pytest.TempPathFactory) -> RunMetrics:
     path = answered_question().write(tmp_path_factory.mktemp("runs") / "question", nodes=["ann", "bob", "cho", "dan"])
-    return measure(spark, [path])[0]
+    return measure([path])[0]
 
 
 def test_throughput_is_over_the_time_from_first_publication_to_last_delivery(question: RunMetrics) -> None:
@@ -113,7 +127,7 @@ def test_metrics_survive_the_journey_through_json(question: RunMetrics) -> None:
     assert msgspec.json.decode(msgspec.json.encode(question), type=RunMetrics) == question
 
 
-def test_runs_of_the_same_id_are_measured_apart_and_in_the_order_given(spark: SparkSession, tmp_path: Path) -> None:
+def test_runs_of_the_same_id_are_measured_apart_and_in_the_order_given(measure: Measure, tmp_path: Path) -> None:
     short = Trace("same").add(0, "ann", "publish", "m", guarantee="fifo").add(5, "ann", "deliver", "m")
     long = (
         Trace("same")
@@ -123,7 +137,7 @@ def test_runs_of_the_same_id_are_measured_apart_and_in_the_order_given(spark: Sp
     )
     awkward = tmp_path / "ä b[1] %20#{x}"
 
-    first, second, again = measure(spark, [long.write(awkward), short.write(tmp_path / "short"), awkward])
+    first, second, again = measure([long.write(awkward), short.write(tmp_path / "short"), awkward])
 
     assert [metrics.latency_ms["fifo"].max for metrics in (first, second) if metrics.latency_ms] == [near(9), near(5)]
     assert first == again
@@ -131,8 +145,8 @@ def test_runs_of_the_same_id_are_measured_apart_and_in_the_order_given(spark: Sp
     assert second.missing["hold_back_ms"] == "the trace has no receive rows that tell"
 
 
-def test_without_a_common_clock_only_what_one_node_can_tell_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    metrics = measure(spark, [answered_question().write(tmp_path / "run", clock="local")])[0]
+def test_without_a_common_clock_only_what_one_node_can_tell_is_told(measure: Measure, tmp_path: Path) -> None:
+    metrics = measure([answered_question().write(tmp_path / "run", clock="local")])[0]
 
     assert metrics.latency_ms is None
     assert metrics.duration_s is None
@@ -142,10 +156,10 @@ def test_without_a_common_clock_only_what_one_node_can_tell_is_told(spark: Spark
     assert metrics.repair_ms is not None
 
 
-def test_application_only_runs_take_packet_counts_from_the_manifest(spark: SparkSession, tmp_path: Path) -> None:
+def test_application_only_runs_take_packet_counts_from_the_manifest(measure: Measure, tmp_path: Path) -> None:
     trace = Trace().add(0, "ann", "publish", "m", guarantee="fifo").add(5, "bob", "deliver", "m")
 
-    metrics = measure(spark, [trace.write(tmp_path / "run", records="app", totals={"sends": 10, "drops": 1})])[0]
+    metrics = measure([trace.write(tmp_path / "run", records="app", totals={"sends": 10, "drops": 1})])[0]
 
     assert (metrics.packets_sent, metrics.drops) == (10, 1)
     assert metrics.header_bytes is None
@@ -153,28 +167,28 @@ def test_application_only_runs_take_packet_counts_from_the_manifest(spark: Spark
     assert "packets_sent" not in metrics.missing
 
 
-def test_an_empty_run_has_no_metrics_but_reasons(spark: SparkSession, tmp_path: Path) -> None:
-    metrics = measure(spark, [Trace().write(tmp_path / "run")])[0]
+def test_an_empty_run_has_no_metrics_but_reasons(measure: Measure, tmp_path: Path) -> None:
+    metrics = measure([Trace().write(tmp_path / "run")])[0]
 
     assert (metrics.published, metrics.delivered, metrics.latency_ms) == (0, 0, None)
     assert metrics.missing["latency_ms"] == "the trace is empty"
 
 
-def test_a_directory_of_runs_is_measured_run_by_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_of_runs_is_measured_run_by_run(measure: Measure, tmp_path: Path) -> None:
     for name in ("b", "a"):
         Trace(name).add(0, "ann", "publish", "m").write(tmp_path / name)
 
-    assert [metrics.run for metrics in measure(spark, [tmp_path])] == ["a", "b"]
+    assert [metrics.run for metrics in measure([tmp_path])] == ["a", "b"]
 
 
-def test_a_foreign_file_of_two_runs_is_two_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_foreign_file_of_two_runs_is_two_runs(measure: Measure, tmp_path: Path) -> None:
     path = tmp_path / "two.csv"
     path.write_text("run,node,seq,kind,msg,topic\nx,ann,0,publish,m,t\ny,ann,0,publish,m,t\ny,ann,1,deliver,m,t\n")
 
-    assert [(metrics.run, metrics.delivered) for metrics in measure(spark, [path])] == [("x", 0), ("y", 1)]
+    assert [(metrics.run, metrics.delivered) for metrics in measure([path])] == [("x", 0), ("y", 1)]
 
 
-def test_distributions_agree_with_a_naive_count_over_a_random_trace(spark: SparkSession, tmp_path: Path) -> None:
+def test_distributions_agree_with_a_naive_count_over_a_random_trace(measure: Measure, tmp_path: Path) -> None:
     """Nearest rank: the smallest value that at least that share of all values do not exceed."""
     draw = random.Random(11)
     trace, latencies, holds = Trace(), [], []
@@ -187,7 +201,7 @@ def test_distributions_agree_with_a_naive_count_over_a_random_trace(spark: Spark
             latencies.append(travel + hold)
             holds.append(hold)
 
-    metrics = measure(spark, [trace.write(tmp_path / "run")])[0]
+    metrics = measure([trace.write(tmp_path / "run")])[0]
 
     def ranked(values: list[int], share: float) -> float:
         return near(sorted(values)[max(math.ceil(share * len(values)), 1) - 1])
@@ -203,7 +217,7 @@ def test_distributions_agree_with_a_naive_count_over_a_random_trace(spark: Spark
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_foreign_traces_without_time_say_so(spark: SparkSession, tmp_path: Path, suffix: str) -> None:
+def test_foreign_traces_without_time_say_so(measure: Measure, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"foreign.{suffix}"
     rows = [
         {"node": "ann", "seq": 0, "kind": "publish", "msg": "m", "topic": "t", "colour": "red"},
@@ -217,25 +231,25 @@ def test_foreign_traces_without_time_say_so(spark: SparkSession, tmp_path: Path,
         case _:
             pq.write_table(pa.Table.from_pylist(rows), path)
 
-    metrics = measure(spark, [path])[0]
+    metrics = measure([path])[0]
 
     assert (metrics.run, metrics.published, metrics.delivered) == ("foreign", 1, 1)
     assert metrics.missing["latency_ms"] == "the trace has no time_ns"
 
 
-def test_a_crash_abandons_the_repair_that_was_under_way(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_crash_abandons_the_repair_that_was_under_way(measure: Measure, tmp_path: Path) -> None:
     trace = Trace().add(0, "ann", "repair_start", peer="bob").add(10, "ann", "crash").add(20, "ann", "recover")
     trace.add(100, "ann", "repair_start", peer="bob").add(103, "ann", "repair_end", peer="bob")
     trace.add(30, "bob", "suspect", peer="ann")
 
-    metrics = measure(spark, [trace.write(tmp_path / "run")])[0]
+    metrics = measure([trace.write(tmp_path / "run")])[0]
 
     assert metrics.repair_ms is not None
     assert (metrics.repair_ms.count, metrics.repair_ms.max) == (1, near(3))
     assert metrics.detection_ms is None, "the suspicion came after the recovery"
 
 
-def test_bad_traces_are_named_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_bad_traces_are_named_in_one_line(measure: Measure, tmp_path: Path) -> None:
     run = answered_question().write(tmp_path / "run")
     part = run / EVENTS / "part-00000.parquet"
     whole = part.read_bytes()
@@ -246,7 +260,7 @@ def test_bad_traces_are_named_in_one_line(spark: SparkSession, tmp_path: Path) -
 
     def complaint(path: Path) -> str:
         with pytest.raises(TraceError) as caught:
-            measure(spark, [path])
+            measure([path])
         assert "\n" not in str(caught.value)
         return str(caught.value)
 

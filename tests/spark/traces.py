@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ordercast.trace.schema import COLUMNS
-from ordercast.trace.store import Manifest, RunWriter
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import RunWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication
 from ordercast.services.bank import TOPIC, BankService
-from ordercast.services.bank_checks import BankStep, History, balances_of, steps_of
+from ordercast.services.bank_checks import BankStep, ReplicaHistory, balances_of, steps_of
 from ordercast.services.bank_workload import BankWorkload
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.frontend import plan
@@ -63,12 +63,12 @@ class BankNode:
         self.steps += steps_of(applied)
         self.order.append(applied.publication.id)
 
-    async def ended(self) -> History:
+    async def ended(self) -> ReplicaHistory:
         """Between two deliveries."""
         return await self.node.look(lambda _: self.history())
 
-    def history(self) -> History:
-        return History(str(self.node.bus.origin), list(self.steps), balances_of(self.node.replica))
+    def history(self) -> ReplicaHistory:
+        return ReplicaHistory(str(self.node.bus.origin), list(self.steps), balances_of(self.node.replica))
 
 
 async def run_workload(nodes: Sequence[BankNode], workload: BankWorkload, *, wait: bool = False) -> None:

@@ -199,6 +199,8 @@ class Definition:
             checks = (checks - {"total"}) | {"prefix", "acyclic"}
         if "total" in checks and self.manifest is not None:
             checks |= set(self.manifest.claims) & {"total-topic", "real-time"}
+        if self.topic(m) is not None and self.manifest is not None:
+            checks |= set(self.manifest.claims) & {"one-order"}
         return checks
 
     # Who must deliver what.
@@ -209,6 +211,18 @@ class Definition:
             return bool(self.row_of[m]["time_ns"] > time_ns)
         known = self.past[m] | {self.publish[m]}
         return any(owner == receiver and s > seq for owner, s in known)
+
+    def _follows_on(self, m: str, receiver: Receiver, begin: int, stop: Moment | None) -> bool:
+        """Without a clock: did it deliver an earlier one of the same publisher and topic in the stay?"""
+        if self.manifest is not None and self.manifest.clock == "global":
+            return False
+        publisher, at = self.publish[m]
+        return any(
+            owner == receiver and begin < seq and (stop is None or seq < stop[0])
+            and self.publish[x][0] == publisher and self.publish[x][1] < at
+            and self.topic(x) == self.topic(m) and not self.row_of[x].get("dst")
+            for (owner, x), seq in self.pos.items()
+        )  # fmt: skip
 
     def _stays(self, receiver: Receiver, topic: str) -> list[tuple[Moment | None, Moment | None, Moment | None, bool]]:
         """Begin, where it began to end, where its end was complete, and whether it only ended with the run.
@@ -256,7 +270,7 @@ class Definition:
     def _duty(self, p: Receiver, m: str) -> tuple[str, int | None, bool]:
         """owes, may or must not; what is owed up to which seq (None: for good), and whether it is asked for at the end.
 
-        Owed is what was published during a stay: after it began, and not after it began to end.
+        Owed is what was published during a stay (the last it may be): after it began, and not after it began to end.
         """
         dst, topic = self.row_of[m].get("dst"), self.topic(m)
         for_good = ("owes", None, self.alive[p])
@@ -269,11 +283,11 @@ class Definition:
         if self.groups is None and not any(row["kind"] == "subscribe" for row in self.rows):
             if not any(q == p and self.topic(x) == topic and not self.row_of[x].get("dst") for q, x in self.pos):
                 return "must not", None, False
-            fresh = p[1] == 0 or self._after(m, p, -1, self.recover_time[p])
+            fresh = p[1] == 0 or self._after(m, p, -1, self.recover_time[p]) or self._follows_on(m, p, -1, None)
             return for_good if fresh else ("may", None, False)
         may = False
-        for begin, stop, end, stayed in self._stays(p, topic):
-            begun = begin is None or self._after(m, p, *begin)
+        for begin, stop, end, stayed in reversed(self._stays(p, topic)):
+            begun = begin is None or self._after(m, p, *begin) or self._follows_on(m, p, begin[0], stop)
             if stop is None and begun:
                 return for_good
             if stop is not None and begun and not self._after(m, p, *stop):
@@ -354,7 +368,23 @@ class Definition:
         return self._out_of_order(self.held("causal"), self.before, skipping_counts=True)
 
     def optimistic(self) -> set[tuple[str, Receiver]]:
-        return self._out_of_order(self.held("optimistic-causal"), self.before, skipping_counts=False)
+        kept = {at: seq for at, seq in self.pos.items() if not self._is_unordered(*at, seq)}
+        held = self.held("optimistic-causal")
+        return {
+            (m2, p)
+            for p, m2 in kept
+            for m1 in held
+            if m2 in held and m1 != m2 and kept.get((p, m1), -1) > kept[p, m2] and self.before(m1, m2)
+        }
+
+    def _is_unordered(self, p: Receiver, m: str, seq: int) -> bool:
+        """The last subscription of p to the topic of m that says anything about it, says that p keeps no order."""
+        said = [
+            (row.get("info") or {}).get("ordered")
+            for row, owner in zip(self.rows, self.owner, strict=True)
+            if owner == p and row["kind"] == "subscribe" and row.get("topic") == self.topic(m) and row["seq"] < seq
+        ]
+        return [one for one in said if one is not None][-1:] == ["no"]
 
     def _out_of_order(self, held: list[str], precedes: Any, *, skipping_counts: bool) -> set[tuple[str, Receiver]]:
         found = set()
@@ -400,6 +430,13 @@ class Definition:
         held = self.held("total-topic")
         return {m for topic in {self.topic(m) for m in held} for m in self._unplaceable(self._of_topic(held, topic))}
 
+    def one_order(self) -> set[str]:
+        """The same of all messages of a topic, where the order is kept."""
+        held = self.held("one-order")
+        kept = {at: seq for at, seq in self.pos.items() if not self._is_unordered(*at, seq)}
+        topics = {self.topic(m) for m in held}
+        return {m for topic in topics for m in self._unplaceable(self._of_topic(held, topic), kept)}
+
     def _of_topic(self, held: list[str], topic: str | None) -> list[str]:
         return [m for m in held if self.topic(m) == topic]
 
@@ -418,12 +455,13 @@ class Definition:
     def acyclic(self) -> set[str]:
         return self._unplaceable(self.held("acyclic"))
 
-    def _unplaceable(self, held: list[str]) -> set[str]:
+    def _unplaceable(self, held: list[str], kept: dict[tuple[Receiver, str], int] | None = None) -> set[str]:
         """Messages on a cycle of the delivery orders, or after one."""
+        pos = self.pos if kept is None else kept
         after: dict[str, set[str]] = {m: set() for m in held}
         for p in self.receivers:
             for m1, m2 in product(held, held):
-                if (p, m1) in self.pos and (p, m2) in self.pos and self.pos[p, m1] < self.pos[p, m2]:
+                if (p, m1) in pos and (p, m2) in pos and pos[p, m1] < pos[p, m2]:
                     after[m1].add(m2)
         reach = {m: self._reach(after, m) for m in held}
         circular = {m for m in held if m in reach[m]}

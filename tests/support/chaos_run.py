@@ -16,13 +16,13 @@ import msgspec
 import pyarrow as pa
 
 from ordercast import testing
-from ordercast.net.brokers.cluster import Cluster
+from ordercast.net.brokers.cluster import BrokerCluster
 from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
 from ordercast.net.turn_ports import address_of, lasting_door
 from ordercast.net.wire.credentials import join_address, split_address
 from ordercast.sim.pubsub.run import CLAIMS
+from ordercast.trace.arrow_schema import EVENT_SCHEMA
 from ordercast.trace.collect import describe_run, journal_tables
-from ordercast.trace.store import EVENT_SCHEMA
 from ordercast.verify.judge import judge_table
 from ordercast.verify.verdict import Verdict
 from tests.support.chaos_client import Orders
@@ -39,7 +39,7 @@ _QUIET_S = 1.0
 """Nobody has got anything for so long: nothing is on its way."""
 
 
-async def behind_proxies(directory: Path, trace: Path, count: int, **config: Any) -> tuple[Cluster, list[Proxy]]:
+async def behind_proxies(directory: Path, trace: Path, count: int, **config: Any) -> tuple[BrokerCluster, list[Proxy]]:
     """A cluster whose brokers, and clients, reach each broker through a proxy of its own. Brokers hang in twos."""
     doors = [lasting_door() for _ in range(count)]
     listens = [address_of(door) for door in doors]
@@ -56,7 +56,7 @@ async def behind_proxies(directory: Path, trace: Path, count: int, **config: Any
     file = ClusterFile(broker=tuple(entries), trace=str(trace), **options)
     path = directory / "cluster.json"
     path.write_bytes(msgspec.json.encode(file))
-    return Cluster(path, bound=True), proxies
+    return BrokerCluster(path, bound=True), proxies
 
 
 class ClientProcess:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ordercast.client.machine import ClientMachine
+from ordercast.client.membership import NO_KEY
 from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.client.ports import SavedClient
 from ordercast.client.settings import ClientSettings
@@ -128,6 +129,12 @@ class HandEdge:
         result: object = getattr(self.client, action)(*args)
         self.client.on_turn_end()
         return result
+
+    def publish_many(self, topic: Topic, payloads: Sequence[bytes], keys: tuple[str, ...] = NO_KEY) -> list[int]:
+        """As many publications, all in one turn; their numbers."""
+        numbers = [self.client.publish(topic, payload, keys) for payload in payloads]
+        self.client.on_turn_end()
+        return numbers
 
     # Looking
 

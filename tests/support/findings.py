@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ordercast.verify.asked import Asked
+from ordercast.verify.asked import JudgeOptions
 from ordercast.verify.build import BEFORE_BY_CLOCK, DUPLICATE, EARLY, INVENTED, NOT_FOR_IT, REPUBLISHED, prepare
 from ordercast.verify.kernels.total import CYCLE
 from ordercast.verify.load import LoadedTrace, normalised
@@ -34,7 +34,7 @@ class Case:
 
     seed: int
     trace: LoadedTrace
-    asked: Asked
+    asked: JudgeOptions
     definition: Definition
     expected: dict[str, Any]
     early: set[tuple[str, Any, int]]
@@ -55,7 +55,7 @@ def case(seed: int) -> Case | None:
     order_scope = order_scope_of(seed)
     members, own = said_of(seed, manifest)
     definition = Definition(rows, manifest, scope, order_scope, members, own)
-    asked = Asked(scope=scope, order_scope=order_scope, members=members, own_deliveries=own)
+    asked = JudgeOptions(scope=scope, order_scope=order_scope, members=members, own_deliveries=own)
     return Case(seed, trace, asked, definition, expected(definition), definition.early())
 
 
@@ -80,6 +80,7 @@ def expected(definition: Definition) -> dict[str, Any]:
         "genuine": definition.genuine(),
         "total-topic": definition.total_topic(),
         "real-time": definition.real_time(),
+        "one-order": definition.one_order(),
         "convergence": {topic for topic, digests in definition.diverged().items() if len(digests) > 1},
     }
 
@@ -107,6 +108,7 @@ def found(case: Case, *, block: int) -> dict[str, Any]:
         "total": {(names.message(f[0]), names.keys[f[2]]) for f in total if f[3] != CYCLE},
         "acyclic": {names.message(f[0]) for f in findings["acyclic"]},
         "total-topic": {names.message(f[0]) for f in findings["total-topic"]},
+        "one-order": {names.message(f[0]) for f in findings["one-order"]},
         "genuine": {(names.message(f[0]), names.nodes[f[1]]) for f in findings["genuine"]},
         "convergence": {columns.about.digests[f[0]].topic for f in findings["convergence"]},
     }

@@ -17,7 +17,7 @@ from ordercast.core.state import State
 from ordercast.overlay.extended import Routes
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.held import NEED
-from ordercast.protocols.locamu.links import IncomingSession, Links, Outgoing
+from ordercast.protocols.locamu.links import IncomingSession, LinkEnds, Outgoing
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.ordering import CausalOrdering
@@ -205,8 +205,8 @@ def _watched_ordering(group: TreeGroup) -> type[CausalOrdering]:
     return Watched
 
 
-def _watched_links(group: TreeGroup) -> type[Links]:
-    class Watched(Links):
+def _watched_links(group: TreeGroup) -> type[LinkEnds]:
+    class Watched(LinkEnds):
         def encode(
             self, link: Outgoing, past: Past, vectors: Sequence[Vector], depth: int, epoch: int
         ) -> tuple[int, ...]:

@@ -8,12 +8,13 @@ from random import Random
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.broker.place import BrokerPlace
 from ordercast.broker.ports import Fenced, Roster
-from ordercast.broker.tree.tree import Tree
+from ordercast.broker.tree.tree import TreeHalf
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
 from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, View
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.pubsub.tree_packets import TREE_PACKETS
 from ordercast.sim.clock import ns
@@ -66,6 +67,9 @@ class FakeTopics:
     def stepped_down(self) -> None:
         self.told.append("stepped_down")
 
+    def answered(self, link: Connection, asked: int) -> None:
+        pass
+
     def handed_up(self) -> bool:
         return True
 
@@ -81,10 +85,15 @@ class FakeTopics:
     def fenced(self) -> Fenced:
         return {}
 
-    def merge_roster(self, roster: Roster, fenced: Fenced) -> None:
+    def closed(self) -> Closed:
+        return {}
+
+    def merge_roster(self, roster: Roster, fenced: Fenced, closed: Closed | None = None) -> None:
         pass
 
-    def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
+    def client_attached(
+        self, client: Connection, peer: Peer, attach_no: int, ticket: str = "", seal: bytes = b""
+    ) -> None:
         self.clients.append(client)
 
     def client_lost(self, client: Connection, *, gone: bool) -> None:
@@ -103,7 +112,7 @@ class FakeTopics:
 class BareBroker(ProcessMachine):
     """A broker without its topics."""
 
-    def __init__(self, overlay: Tree) -> None:
+    def __init__(self, overlay: TreeHalf) -> None:
         self.overlay = overlay
 
     def on_start(self) -> None:
@@ -192,7 +201,7 @@ class Lab:
             place = BrokerPlace(
                 NodeId(node), f"{node}:1", known, None if parent is None else NodeId(parent), peer.life, seeds
             )
-            overlay = Tree(place, self.settings, wires, disk, saved)
+            overlay = TreeHalf(place, self.settings, wires, disk, saved)
             overlay.topics = FakeTopics(self.topics.get(node, ()))
             return BareBroker(overlay)
 
@@ -229,12 +238,12 @@ class Lab:
                 return
         raise AssertionError(f"not {sorted(expected)} after {limit_ms} ms: {self.defects()}, {known}")
 
-    def overlay(self, node: str) -> Tree:
+    def overlay(self, node: str) -> TreeHalf:
         machine = self.world.machine(node)
         assert isinstance(machine, BareBroker), node
         return machine.overlay
 
-    def living(self) -> dict[str, Tree]:
+    def living(self) -> dict[str, TreeHalf]:
         found = {life.name: life.machine for life in self.world.living()}
         return {name: machine.overlay for name, machine in found.items() if isinstance(machine, BareBroker)}
 
@@ -268,13 +277,13 @@ class Lab:
         for name in living:
             self._check_chain(name, living)
 
-    def _check_chain(self, name: str, living: Mapping[str, Tree]) -> None:
+    def _check_chain(self, name: str, living: Mapping[str, TreeHalf]) -> None:
         seen = [name]
         while (above := self._parent_of(seen[-1], living)) is not None:
             assert above not in seen, f"a cycle: {[*seen, above]} at {self.now_ms} ms"
             seen.append(above)
 
-    def _parent_of(self, name: str, living: Mapping[str, Tree]) -> str | None:
+    def _parent_of(self, name: str, living: Mapping[str, TreeHalf]) -> str | None:
         overlay = living[name]
         if overlay.parent is None or overlay.parent_name not in living:
             return None

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pyarrow as pa
 
 from ordercast.broker.node import Broker
-from ordercast.core.ids import NodeId, Topic
+from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.filters import matches
+from ordercast.pubsub.publications import Publication
 from ordercast.scenario.model import Partition, Scenario
 from ordercast.sim.catalogue import BROKER
 from ordercast.sim.connections import Life
@@ -19,10 +20,13 @@ from ordercast.sim.pubsub.parts import Parts
 from ordercast.sim.pubsub.rest import unrest
 from ordercast.sim.pubsub.run import build_world, live, manifest_of
 from ordercast.sim.pubsub.world import PubsubWorld
+from ordercast.trace.arrow_schema import EVENT_SCHEMA
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import INFO_END
-from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import RunWriter
 from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict
+from tests.support.pubsub_folding import let_fold, unfolded
 from tests.support.pubsub_liar import LIAR
 
 _NODE, _SEQ, _KIND, _TIME, _MSG, _INFO = map(
@@ -124,15 +128,26 @@ class SafeBook:
 
     def __init__(self, world: PubsubWorld) -> None:
         self.world = world
-        self.safe: dict[str, tuple[NodeId, Topic]] = {}
+        self.safe: dict[str, tuple[Origin, Topic, int]] = {}
+        self.delivered: set[str] = set()
+        """By the one client that is a member of everything from the beginning."""
         world.acknowledgement_watchers.append(self._acknowledged)
+        world.delivery_watchers.append(self._delivered)
 
     def _acknowledged(self, client: SimClient, topic: Topic, level: str, low: int, extras: tuple[int, ...]) -> None:
         machine = client.machine
         if level != "safe" or machine is None:
             return
         for number in (*range(1, low + 1), *extras):
-            self.safe[f"{machine.origin}/{topic}#{number}"] = (client.node, topic)
+            self.safe[f"{machine.origin}/{topic}#{number}"] = (machine.session.origin, topic, number)
+
+    def _delivered(self, client: SimClient, entry: Publication) -> None:
+        if client.node == "c0":
+            self.delivered.add(entry.id)
+
+    def _always_there(self) -> bool:
+        client = self.world.clients.get(NodeId("c0"))
+        return client is not None and client.alive and client.session == 0
 
     def lost(self) -> list[str]:
         """Safe publications that nobody who is there at the end has."""
@@ -143,12 +158,14 @@ class SafeBook:
                 continue
             for topic, membership in machine.topics.items():
                 if membership.receiving:
-                    have.setdefault(topic, []).append(membership.have)
+                    have.setdefault(topic, []).append((membership.have, machine.session.closed))
         lost = []
-        for message, (_, topic) in self.safe.items():
-            origin, _, number = message.partition(f"/{topic}#")
-            if any((origin, int(number)) not in received for received in have.get(topic, [])):
+        for message, (origin, topic, number) in self.safe.items():
+            those = have.get(topic, [])
+            if any((origin, number) not in received and origin not in closed for received, closed in those):
                 lost.append(message)
+            elif message not in self.delivered and self._always_there() and any(origin in c for _, c in those):
+                lost.append(f"{message} (folded)")
         return lost
 
 
@@ -191,9 +208,13 @@ def _topic_of(message: str) -> Topic:
 
 
 def run_pubsub(
-    scenario: Scenario, seed: int | None = None, parts: Parts | None = None, *, topics: bool = True, judge: bool = True
-) -> Finding:
-    """Run the scenario in memory and say everything that is wrong with it."""
+    scenario: Scenario, seed: int | None = None, parts: Parts | None = None, *, topics: bool = True, judge: bool = True,
+    folds: bool = False,
+) -> Finding:  # fmt: skip
+    """Run the scenario in memory and say everything that is wrong with it.
+
+    With `folds`, nothing may be left of ended sessions once all is at rest and everybody is in place.
+    """
     seed = scenario.seed if seed is None else seed
     writer = TableWriter()
     recorder = Recorder(cast("RunWriter", writer), scenario.name, packets=False)
@@ -214,6 +235,10 @@ def run_pubsub(
     if _crashed_brokers(world) < world.settings.safe_copies and drained:
         problems += [f"lost although it was safe: {message}" for message in safe.lost()[:3]]
     problems += filters.missed(writer.rows)[:3]
+    if folds and drained:
+        let_fold(world)
+        problems += [f"lost although it was safe: {message}" for message in safe.lost()[:3] if "folded" in message]
+        problems += unfolded(world)[:3]
     verdict = _verdict(writer, manifest) if judge else None
     if verdict is not None:
         problems += complaints(verdict, drained=drained)

@@ -95,7 +95,8 @@ class Liar(ClientMachine):
             topic, b"".join(random.choices(seals, k=len(base))), b"".join(random.choices(seals, k=len(entries)))
         )
         receives = random.random() < 0.8
-        resume = Resume(topic, random.randrange(1 << 30), have, base, entries, receives)
+        life = random.choice([0, 1, 2, -1, 1 << 60])
+        resume = Resume(topic, random.randrange(1 << 30), have, base, entries, receives, life)
         return [sealed, resume] if random.random() < 0.7 else [resume]
 
     def _vector(self, random: Random, topic: Topic) -> list[Packet]:
@@ -144,11 +145,12 @@ class LyingBroker(Broker):
             victim = random.choice(sorted({*node.have.low, Origin("c0")}))
             number = node.have.low.get(victim, 0) + random.choice([1, 2, 50])
             forged = Publication(victim, number, node.topic, b"a lie", Guarantee.CAUSAL, ("k0",))
+            unseen = tuple((one, 1 << 21) for one in node.have.low)
             lies: list[Packet] = [
                 Entries(node.topic, (forged,)), BaseUpdate(node.topic, self.tree.term, {victim: number}),
                 MemberGone(node.topic, victim, 1 << 50), Held(node.topic, 1, {victim: (number, ())}),
                 StableVote(node.topic, self.tree.term, (), {victim: number}),
-                TotalAck(node.topic, self.tree.term, tuple(node.pend), tuple((one, 1 << 21) for one in node.have.low)),
+                TotalAck(node.topic, self.tree.term, tuple(node.pending.entries), unseen),
             ]  # fmt: skip
             self.wires.send(random.choice(links), random.choice(lies))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ordercast.trace.store import EVENT_SCHEMA, Manifest
+from ordercast.trace.arrow_schema import EVENT_SCHEMA
+from ordercast.trace.store import Manifest
 
 Row = dict[str, Any]
 TOPICS = ("red", "blue")
@@ -102,7 +103,10 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
         clock=shape.clock,
         drained=rng.choice([True, True, None, False]),
         order_scope=order_scope_of(seed),
-        claims=random.Random(f"claims {seed}").sample(["total-topic", "real-time"], seed % 3),
+        claims=[
+            *random.Random(f"claims {seed}").sample(["total-topic", "real-time"], seed % 3),
+            *random.Random(f"one order {seed}").sample(["one-order"], seed % 2),
+        ],
     )
     return execution.rows, None if shape.membership == "nobody" and rng.random() < 0.7 else manifest
 
@@ -227,7 +231,7 @@ def _change_membership(execution: Execution, node: str) -> None:
     if what < 0.65:
         mine.update(topics)
         for topic in topics:
-            execution.log(node, "subscribe", topic=topic, info=info)
+            execution.log(node, "subscribe", topic=topic, info={**(info or {}), **_keeps_order(execution)} or None)
     elif what < 0.9:
         mine.difference_update(topics)
         for topic in topics:
@@ -237,6 +241,12 @@ def _change_membership(execution: Execution, node: str) -> None:
         execution.log(node, "leave")
     else:
         execution.log(node, "join")
+
+
+def _keeps_order(execution: Execution) -> dict[str, str]:
+    """Drawn beside the other draws, which it leaves as they were."""
+    said = random.Random(f"ordered {execution.shape} {len(execution.rows)}").choice(["", "", "yes", "no"])
+    return {"ordered": said} if said else {}
 
 
 def _crash_or_recover(execution: Execution, node: str) -> None:

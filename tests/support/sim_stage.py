@@ -18,7 +18,7 @@ from ordercast.sim.clock import ns
 from ordercast.sim.pubsub.client import SimClient
 from ordercast.sim.pubsub.run import build_world, manifest_of
 from ordercast.trace.recorder import Recorder
-from ordercast.trace.store import RunWriter
+from ordercast.trace.writer import RunWriter
 from ordercast.verify.judge import judge_table
 from ordercast.verify.verdict import Verdict
 from tests.support.pubsub_lab import TableWriter, between_the_living

@@ -7,10 +7,25 @@ from typing import Any, ClassVar
 
 from ordercast.broker.place import NO_LIMIT, BrokerPlace, NoBrokerLedger, SavedBroker
 from ordercast.broker.topics.topics import Topics
-from ordercast.core.ids import NodeId, Origin, Topic, origin_of
+from ordercast.core.ids import NodeId, Origin, Topic, origin_of, ticketed
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.process import Connection, Peer, Rights
-from ordercast.pubsub.client_packets import Acks, Entries, Granted, Live, Resume, StableReport, Subscribe, TopicState
+from ordercast.pubsub.client_packets import (
+    Acks,
+    Entries,
+    Granted,
+    Live,
+    Ping,
+    Pong,
+    Resume,
+    SessionsClosed,
+    StableReport,
+    Subscribe,
+    Ticket,
+    TopicState,
+    Unsubscribe,
+)
+from ordercast.pubsub.closed import ClosedSessions
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received
 from ordercast.pubsub.settings import BrokerSettings
@@ -73,6 +88,9 @@ class Somebody:
         self.have = Received()
         self.history: list[Publication] = []
         self.number = 0
+        self.ticket = ""
+        """Shown with the next attach."""
+        self.closed = ClosedSessions()
         self.told: list[Packet] = []
 
     def of(self, kind: type[Packet]) -> list[Any]:
@@ -95,11 +113,20 @@ class Somebody:
     def hear(self, packet: Packet) -> None:
         self.told.append(packet)
         if isinstance(packet, TopicState):
-            self.say(Resume(packet.topic, self.attach_no, self.have.summary(), {}, tuple(self.history), self.receives))
+            have = self.have.summary()
+            mine = [entry for entry in self.history if entry.topic == packet.topic]
+            history = tuple(entry for entry in mine if entry.number > packet.base.get(entry.origin, 0))
+            self.say(Resume(packet.topic, self.attach_no, have, {}, history, self.receives, packet.life))
         elif isinstance(packet, Granted):
             self.have.raise_to(packet.base)
         elif isinstance(packet, Entries):
-            self.history += [e for e in packet.entries if self.have.add(e.origin, e.number)]
+            news = [e for e in packet.entries if e.origin not in self.closed]
+            self.history += [e for e in news if self.have.add(e.origin, e.number)]
+        elif isinstance(packet, Ticket):
+            self.ticket = packet.ticket
+            self.origin = ticketed(self.origin, packet.ticket)
+        elif isinstance(packet, SessionsClosed):
+            self.closed.merge(packet.closed)
 
     def say(self, packet: Packet) -> None:
         assert self.connection is not None
@@ -118,6 +145,9 @@ class Somebody:
         publication = Publication(self.origin, self.number, T, payload, kind, keys or ("k",))
         self.say(Entries(T, (publication,)))
         return publication
+
+    def leave(self, topic: Topic = T) -> None:
+        self.say(Unsubscribe(topic))
 
     def report(self, topic: Topic = T) -> None:
         self.say(StableReport(topic, self.have.vector()))
@@ -226,6 +256,17 @@ class Tree:
                     self.clients[other].connection = None
         self.ends = {end: peer for end, peer in self.ends.items() if name not in (end[0], peer[0])}
 
+    def cut(self, child: str, parent: str) -> None:
+        """The link between the two ends, and what is on it is lost; both live."""
+        up = self.overlays[child].parent
+        assert up is not None
+        _, down = self.ends.pop((child, up))
+        self.ends.pop((parent, down))
+        for pair in ((child, parent), (parent, child)):
+            self.queues.pop(pair, None)
+        self._lose(child, up)
+        self._lose(parent, down)
+
     def _lose(self, name: str, connection: Connection) -> None:
         overlay, broker = self.overlays[name], self.brokers[name]
         if connection in overlay.children:
@@ -240,10 +281,13 @@ class Tree:
 
     # Clients
 
-    def client(self, name: str, at: str, *, session: int = 0, rights: Rights | None = None) -> Somebody:
+    def client(
+        self, name: str, at: str, *, session: int = 0, rights: Rights | None = None, ticket: str = "", user: str = ""
+    ) -> Somebody:
         somebody = self.clients[name] = Somebody(self, name, session)
-        if rights is not None:
-            somebody.peer = Peer("client", name, session, "", rights)
+        somebody.ticket = ticket
+        if rights is not None or user:
+            somebody.peer = Peer("client", name, session, "", rights or Rights(), user)
         self.move(name, at)
         return somebody
 
@@ -252,7 +296,7 @@ class Tree:
         somebody.connection, theirs = self.connect(name, at)
         somebody.attach_no += 1
         somebody.told = []
-        self.brokers[at].client_attached(theirs, somebody.peer, somebody.attach_no)
+        self.brokers[at].client_attached(theirs, somebody.peer, somebody.attach_no, somebody.ticket)
         self.brokers[at].turn_end()
 
     def hang_up(self, name: str, *, gone: bool) -> None:
@@ -264,9 +308,9 @@ class Tree:
         self.brokers[at].turn_end()
         somebody.connection = None
 
-    def member(self, name: str, at: str, *, receives: bool = True) -> Somebody:
+    def member(self, name: str, at: str, *, receives: bool = True, ticket: str = "", session: int = 0) -> Somebody:
         """A client that is a live member of the topic."""
-        somebody = self.client(name, at)
+        somebody = self.client(name, at, ticket=ticket, session=session)
         somebody.subscribe(receives=receives)
         self.run()
         assert somebody.live, f"{name} was not granted"
@@ -290,10 +334,19 @@ class Tree:
             if receiver in self.clients:
                 self.clients[receiver].hear(packet)
             elif (receiver, connection) in self.ends:
-                self.brokers[receiver].receive(connection, packet)
+                self._hand(receiver, connection, packet)
                 self.brokers[receiver].turn_end()
                 self.brokers[receiver].check_invariants()
         return carried
+
+    def _hand(self, receiver: str, connection: Connection, packet: Packet) -> None:
+        """Pings are answered, and answers handed on, by the half that is not here."""
+        if isinstance(packet, Ping):
+            self.post(receiver, connection, Pong(packet.at))
+        elif isinstance(packet, Pong):
+            self.brokers[receiver].answered(connection, packet.at)
+        else:
+            self.brokers[receiver].receive(connection, packet)
 
     def run(self) -> None:
         """Until nothing is under way but what is frozen."""

@@ -52,6 +52,8 @@ class ToyBroker(ProcessMachine):
             match packet:
                 case wire.Entries(topic, entries):
                     self._publish(connection, topic, packet, entries)
+                case wire.AskCopies(topic):
+                    self.wires.send(connection, wire.KeptAt(topic, ()))
                 case wire.Attach():
                     self.wires.send(connection, wire.View(()))
                 case wire.Subscribe(topic):

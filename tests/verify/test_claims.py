@@ -1,4 +1,4 @@
-"""Promises that no guarantee implies: one order of all totals of a topic, and real time."""
+"""Promises that no guarantee implies: one order of all totals, or all messages, of a topic; and real time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_weaker_messages_do_not_take_part() -> None:
     assert result(judged(made, claiming("total-topic", "real-time")), "total-topic").verdict == "pass"
 
 
-@pytest.mark.parametrize("check", ["total-topic", "real-time"])
+@pytest.mark.parametrize("check", ["total-topic", "real-time", "one-order"])
 def test_it_does_not_apply_to_a_run_that_does_not_claim_it(check: str) -> None:
     found = result(judged(rows(*OPPOSITE, m1=A, m2=B), claiming()), check)
     assert (found.verdict, found.reason) == ("not applicable", "the run does not claim it, and nobody asked")
@@ -49,6 +49,26 @@ def test_it_does_not_apply_to_a_run_that_does_not_claim_it(check: str) -> None:
 
 def test_who_asks_need_not_be_told() -> None:
     assert result(judged(rows(*OPPOSITE, m1=A, m2=B), checks=["total-topic"]), "total-topic").verdict == "fail"
+
+
+SKIPPING = ("p publishes m1", "p publishes m2", "p publishes m3")
+
+
+def test_whoever_skips_messages_has_the_others_in_one_order() -> None:
+    gaps = (*SKIPPING, "p delivers m1", "p delivers m3", "q delivers m2", "q delivers m3", "p delivers m2")
+    assert result(judged(rows(*gaps), claiming("one-order")), "one-order").verdict == "fail"
+    gaps = (*SKIPPING, "p delivers m1", "p delivers m3", "q delivers m1", "q delivers m2", "q delivers m3")
+    found = result(judged(rows(*gaps), claiming("one-order")), "one-order")
+    assert (found.verdict, found.deliveries) == ("pass", 5)
+
+
+def test_one_order_counts_for_messages_of_every_guarantee_and_names_the_circle() -> None:
+    verdict = judged(rows(*OPPOSITE, m1=A, m2=B | {"guarantee": "eventual"}), claiming("one-order"))
+    assert story(verdict, "one-order") == [
+        "p delivered m1 (seq 1) before m2 (seq 2)",
+        "q delivered m2 (seq 1) before m1 (seq 2)",
+    ]
+    assert result(judged(rows(*OPPOSITE, m2={"topic": "u"}), claiming("one-order")), "one-order").verdict == "pass"
 
 
 DELIVERED_THEN_PUBLISHED = (
@@ -87,3 +107,26 @@ def test_without_one_clock_real_time_is_unknown() -> None:
 def test_a_claim_that_nobody_can_check_is_refused() -> None:
     with pytest.raises(TraceError, match="claims an unknown check 'justice'"):
         judged(rows("p publishes m1"), claiming("justice"))
+
+
+LOST_WITH_ITS_PUBLISHER = ("p publishes m1", "p delivers m1", "p crashes", "q publishes m2", "q delivers m2")
+
+
+@pytest.mark.parametrize(("uniform", "verdict"), [(True, "fail"), (False, "pass")])
+def test_what_only_the_dead_delivered_is_owed_where_agreement_is_uniform(uniform: bool, verdict: str) -> None:
+    made = rows(*LOST_WITH_ITS_PUBLISHER)
+    told = manifest(groups={"t": ["p", "q"]}, uniform=uniform)
+    assert result(judged(made, told), "agreement").verdict == verdict
+
+
+@pytest.mark.parametrize(("uniform", "verdict"), [(True, "fail"), (False, "pass")])
+def test_what_only_a_leaver_delivered_is_owed_where_agreement_is_uniform(uniform: bool, verdict: str) -> None:
+    made = rows("p publishes m1", "p delivers m1", "p leaves", "q publishes m2", "q delivers m2")
+    told = manifest(groups={"t": ["p", "q"]}, uniform=uniform)
+    assert result(judged(made, told), "agreement").verdict == verdict
+
+
+def test_what_a_living_one_delivered_is_owed_to_all_in_any_case() -> None:
+    made = rows("p publishes m1", "q delivers m1", "p crashes", "r publishes m2", "r delivers m2", "q delivers m2")
+    told = manifest(groups={"t": ["p", "q", "r"]}, uniform=False)
+    assert result(judged(made, told), "agreement").verdict == "fail"

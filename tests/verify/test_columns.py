@@ -1,44 +1,12 @@
-"""Columns survive the disk, tasks do not depend on how they are cut, and the certificate's checker is strict."""
+"""Tasks do not depend on how they are cut, and the certificate's checker is strict."""
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING
-
 import numpy as np
-import pytest
 
-from ordercast.trace.store import TraceError
-from ordercast.verify.build import prepare
-from ordercast.verify.columns import Arrays, open_columns
-from ordercast.verify.judge import conclude, judge_trace
+from ordercast.verify.judge import judge_trace
 from ordercast.verify.kernels.acyclic import ranks, rises
-from ordercast.verify.tasks import plan, run_task
 from tests.support.findings import case
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-def test_saved_columns_come_back_as_they_were_and_are_judged_the_same(tmp_path: Path) -> None:
-    for seed in range(12):
-        drawn = case(seed)
-        assert drawn is not None
-        columns = prepare(drawn.trace, drawn.asked)
-        columns.save(tmp_path / str(seed))
-        mapped = open_columns(tmp_path / str(seed))
-        assert mapped.about == columns.about
-        for field in fields(Arrays):
-            before, after = getattr(columns.arrays, field.name), getattr(mapped.arrays, field.name)
-            assert before.dtype == after.dtype
-            assert np.array_equal(before, after)
-        found = [conclude(c, [run_task(c, task, cap=5) for task in plan(c)]) for c in (columns, mapped)]
-        assert found[0] == found[1]
-
-
-def test_columns_that_are_not_there_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="prepared columns cannot be read"):
-        open_columns(tmp_path)
 
 
 def test_the_verdict_does_not_depend_on_the_number_of_tasks() -> None:

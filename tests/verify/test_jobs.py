@@ -1,14 +1,18 @@
-"""The judge on Spark says what the judge in one process says, for many runs and for one huge one."""
+"""The judge on Spark says what the judge in one process says, whether a run is one task or its rows stay apart."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from ordercast.trace.schema import COLUMNS
-from ordercast.trace.store import RunWriter, TraceError
+from ordercast.trace.synthetic import TraceShape, write_synthetic
+from ordercast.trace.writer import RunWriter
+from ordercast.verify.distributed.setup import TaskCut
 from ordercast.verify.judge import judge_path
+from ordercast.verify.spark.distributed import verify_places
 from ordercast.verify.spark.jobs import verify_runs
 from tests.support.random_traces import draw
 from tests.support.trace_builder import manifest
@@ -17,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from ordercast.verify.verdict import Verdict
 
 pytestmark = pytest.mark.spark
 SEEDS = tuple(range(1, 61))
@@ -33,32 +39,30 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
+def as_local(verdicts: list[Verdict]) -> list[Verdict]:
+    return [msgspec.structs.replace(verdict, engine="local") for verdict in verdicts]
+
+
 def test_many_runs_are_judged_as_in_one_process(spark: SparkSession, runs: Path) -> None:
     members = {"red": ["n0", "n1"]}
     for asked in ({}, {"complete": True}, {"members": members, "own_deliveries": False}):
-        assert verify_runs(spark, [runs], witnesses=3, **asked) == judge_path(runs, witnesses=3, **asked)
+        judged = verify_runs(spark, [runs], witnesses=3, **asked)
+        assert judged == (judge_path(runs, witnesses=3, **asked), [])
 
 
-def test_a_huge_run_is_cut_into_tasks_that_find_the_same(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    run = runs / "run-3"
-    assert verify_runs(spark, [run], huge_rows=1, work=work) == judge_path(run)
-    assert verify_runs(spark, [run], huge_rows=1, checks=["fifo", "causal"], scope="topic") == judge_path(
-        run, checks=["fifo", "causal"], scope="topic"
-    )
-    assert list(work.iterdir()) == []
-    assert len(list(runs.iterdir())) == len(SEEDS)
+def test_a_run_whose_rows_stay_apart_is_judged_as_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
+    wanted = (("fifo", 1), ("causal", 1), ("total", 2), ("duplicate", 1), ("lost", 1), ("invented", 1))
+    run = write_synthetic(tmp_path / "run", TraceShape(8, 4, 4000, 4, "total", violations=wanted))
+    verdicts = verify_places(spark, str(run), cut=TaskCut(buckets=3, parts=2, key_blocks=2))
+    assert {verdict.engine for verdict in verdicts} == {"distributed"}
+    assert as_local(verdicts) == judge_path(run)
 
 
-def test_cut_runs_have_the_same_counts_and_stories(spark: SparkSession, runs: Path) -> None:
-    some = [runs / f"run-{seed}" for seed in SEEDS[:6]]
-    local = [verdict for run in some for verdict in judge_path(run, witnesses=2)]
-    assert verify_runs(spark, some, huge_rows=1, witnesses=2) == local
-
-
-def test_a_run_that_cannot_be_read_is_named(spark: SparkSession, runs: Path) -> None:
+def test_runs_that_cannot_be_read_are_named_and_the_others_judged(spark: SparkSession, runs: Path) -> None:
     (part,) = (runs / "run-2" / "events").iterdir()
     part.write_bytes(b"PAR1 no longer")
-    with pytest.raises(TraceError, match=r"run-2.*part-00000\.parquet: unreadable Parquet"):
-        verify_runs(spark, [runs])
+    some = [runs / f"run-{seed}" for seed in (1, 2, 3)]
+    verdicts, (problem,) = verify_runs(spark, some)
+    assert verdicts == [*judge_path(some[0]), *judge_path(some[2])]
+    assert "run-2" in problem
+    assert "part-00000.parquet: unreadable Parquet" in problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ordercast.trace.schema import COLUMNS
-from ordercast.trace.store import RunWriter, TraceError
+from ordercast.trace.store import TraceError
+from ordercast.trace.writer import RunWriter
 from ordercast.verify.judge import judge_path
 from ordercast.verify.load import load
 from tests.support.random_traces import table_of
@@ -108,7 +110,7 @@ def test_rows_may_come_in_any_order(tmp_path: Path) -> None:
     assert verdict.exit_code() == 0
 
 
-@pytest.mark.parametrize("missing", ["node", "seq", "kind", "msg"])
+@pytest.mark.parametrize("missing", ["node", "kind", "msg"])
 def test_a_missing_column_is_named(tmp_path: Path, missing: str) -> None:
     made = [{name: row.get(name) for name in FIELDS if name != missing} for row in GOOD]
     assert problem(json_lines(tmp_path / "trace.jsonl", made)).endswith(f"no column {missing}")
@@ -193,3 +195,58 @@ def test_a_damaged_run_directory_is_named(tmp_path: Path) -> None:
 def test_an_unknown_check_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="unknown check 'speed'"):
         judge_path(json_lines(tmp_path / "trace.jsonl", GOOD), checks=["speed"])
+
+
+def as_text(ending: str, made: list[dict[str, Any]], fields: tuple[str, ...] = FIELDS) -> bytes:
+    """The rows as a file of that ending holds them."""
+    plain = [{name: row.get(name) for name in fields} for row in made]
+    if ending.startswith(".json"):
+        lines = [json.dumps(row) for row in plain]
+        return (f"[{','.join(lines)}]" if ending == ".json" else "\n".join(lines)).encode()
+    apart = {".csv": ",", ".tsv": "\t"}[ending]
+    cells = [["" if value is None else str(value) for value in row.values()] for row in plain]
+    return "".join(apart.join(line) + "\n" for line in [fields, *cells]).encode()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".json"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "with byte-order mark"])
+@pytest.mark.parametrize("packed", [False, True], ids=["as it is", "compressed"])
+@pytest.mark.parametrize("numbered", [True, False], ids=["with seq", "in file order"])
+def test_files_are_read_as_people_have_them(
+    tmp_path: Path, ending: str, mark: bytes, packed: bool, numbered: bool
+) -> None:
+    text = mark + as_text(ending, GOOD, FIELDS if numbered else tuple(name for name in FIELDS if name != "seq"))
+    path = tmp_path / f"trace{ending}{'.gz' if packed else ''}"
+    path.write_bytes(gzip.compress(text) if packed else text)
+
+    (verdict,) = judge_path(path)
+
+    assert (verdict.exit_code(), result(verdict, "causal").deliveries) == (0, 2)
+    assert ("no seq" in str(verdict.facts["assumed"])) == (not numbered)
+
+
+def test_a_directory_of_plain_files_is_one_trace_whose_parts_follow_each_other(tmp_path: Path) -> None:
+    fields = tuple(name for name in FIELDS if name != "seq")
+    (tmp_path / "part-1.csv").write_bytes(as_text(".csv", GOOD[:2], fields))
+    (tmp_path / "part-2.jsonl").write_bytes(as_text(".jsonl", GOOD[2:], fields))
+    (tmp_path / "README.txt").write_text("not a trace")
+
+    (verdict,) = judge_path(tmp_path)
+
+    assert (verdict.exit_code(), result(verdict, "causal").deliveries) == (0, 2)
+    assert verdict.run == tmp_path.name
+
+
+def test_a_compressed_file_that_is_cut_or_is_none_is_named(tmp_path: Path) -> None:
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(gzip.compress(as_text(".jsonl", GOOD) * 50)[:-20])
+    wrong = tmp_path / "wrong.csv.gz"
+    wrong.write_bytes(as_text(".csv", GOOD))
+    assert "cannot be read" in problem(cut)
+    assert "cannot be read" in problem(wrong)
+
+
+def test_an_array_with_a_wrong_event_is_named_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text('[{"node": "a", "seq": 0, "kind": "publish", "msg": "m", "topic": "t"}, {"node": ["a"]}]')
+    assert "$[1].node" in problem(path)

@@ -88,14 +88,14 @@ def correct_run(seed: int, ending: str) -> Run:
     return run
 
 
-def verdict_on(run: Run, rows: list[Row]) -> Any:
+def verdict_on(run: Run, rows: list[Row], clock: str = "global") -> Any:
     seqs: dict[str, int] = {}
     numbered = []
     for row in rows:
         numbered.append(row | {"seq": seqs.get(row["node"], 0)})
         seqs[row["node"]] = numbered[-1]["seq"] + 1
     members = sorted(node for node in run.reads_from if not any(_subscribes(row, node) for row in rows))
-    about = manifest(groups={"t": members}, clock="global", drained=None if run.ending == "close" else True)
+    about = manifest(groups={"t": members}, clock=clock, drained=None if run.ending == "close" else True)
     return judged(numbered, about)
 
 
@@ -123,8 +123,10 @@ def test_a_delivery_that_is_taken_out_is_found_unless_it_could_have_been_on_its_
     found = excused = 0
     for run in (correct_run(seed, ending) for seed in SEEDS):
         at, following = chosen_delivery(run)
-        whole = verdict_on(run, run.rows)
-        verdict = verdict_on(run, [row for i, row in enumerate(run.rows) if i != at])
+        late = any(_subscribes(row, run.rows[at]["node"]) for row in run.rows)
+        clock = "global" if late else run.rng.choice(["global", "local"])  # Its coming is dated by nothing else.
+        whole = verdict_on(run, run.rows, clock)
+        verdict = verdict_on(run, [row for i, row in enumerate(run.rows) if i != at], clock)
         if following is None and run.rows[at]["node"] in run.gone and ending not in STAYS:
             assert verdict.exit_code() == HELD, "it had gone before this came"
             assert int(verdict.facts[EXCUSED]) == int(whole.facts[EXCUSED]) + 1
@@ -151,7 +153,31 @@ def test_two_deliveries_that_are_swapped_are_found(ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_delivery_that_is_doubled_is_found(ending: str) -> None:
+def test_a_delivery_that_is_doubled_made_up_or_of_a_stranger_is_found(ending: str) -> None:
     for run in (correct_run(seed, ending) for seed in SEEDS):
         at, _ = chosen_delivery(run)
-        assert verdict_on(run, [*run.rows[: at + 1], *run.rows[at:]]).exit_code() == VIOLATED
+        delivery = run.rows[at]
+        clock = run.rng.choice(["global", "local"])
+        for wrong in (delivery, delivery | {"msg": "ghost"}, delivery | {"node": "stranger"}):
+            assert verdict_on(run, [*run.rows[: at + 1], wrong, *run.rows[at + 1 :]], clock).exit_code() == VIOLATED
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_reader_of_whom_nobody_hears_owes_what_follows_the_first_that_it_has_read(ending: str) -> None:
+    """No clock and no publication of its own say when it came: what it has heard of a publisher does."""
+    for seed in SEEDS[:15]:
+        run = Run(ending, random.Random(seed), reads_from={"w": 0})
+        for _ in range(8):
+            run.publish("w", "fifo")
+            run.deliver("w")
+        run.add("reader", "subscribe", topic="t")
+        run.reads_from["reader"] = run.rng.randrange(4)
+        while run.deliver("reader"):
+            pass
+        first, *others = [i for i, row in enumerate(run.rows) if row["node"] == "reader" and row["kind"] == "deliver"]
+        run.depart("reader")
+        assert verdict_on(run, run.rows, "local").exit_code() == HELD
+        gap = run.rng.choice(others[:-1])
+        assert verdict_on(run, run.rows[:gap] + run.rows[gap + 1 :], "local").exit_code() == VIOLATED
+        shorter = verdict_on(run, run.rows[:first] + run.rows[first + 1 :], "local")
+        assert shorter.exit_code() == HELD, "it may have come only then"

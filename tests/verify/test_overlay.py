@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.verify.spark.overlay import ToldOfTree, digests_of, natural, repairs_of, spread_of, topology_of
-from ordercast.verify.spark.run_metrics import ReplicaDigest
+from ordercast.verify.metrics.overlay import ToldOfTree, digests_of, natural, repairs_of, spread_of, topology_of
+from ordercast.verify.metrics.values import ReplicaDigest
 
 MS = 1_000_000
 

@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ordercast.api.cuts import PendingCut
 from ordercast.api.errors import PublishRefused, SessionLost
+from ordercast.api.history import PendingRead, failure
 from ordercast.api.subscriptions import Subscriptions
 from ordercast.api.waiting import AckWaiting
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
 
 if TYPE_CHECKING:
     from ordercast.trace.journal import Journal
 
 
-class Event(msgspec.Struct, frozen=True):
+class ConnectionEvent(msgspec.Struct, frozen=True):
     """Something that happened to the connection, as `Client.on_event` callbacks are told.
 
-    Kinds: `connected`, `disconnected`, `paused`, `resumed`, `denied`, `refused`, `session_lost`.
+    Kinds: `connected`, `disconnected`, `paused`, `resumed`, `denied`, `refused`, `session_lost`,
+    `no_history`.
     """
 
     kind: str
@@ -40,6 +44,9 @@ class Bridge:
         """Called soon after the application has read something."""
         self._taken_counts: dict[Topic, int] = {}
         self.waiting: dict[Topic, AckWaiting] = {}
+        self.reads: dict[int, PendingRead] = {}
+        """What is being read of kept topics."""
+        self.cuts: dict[int, PendingCut] = {}
         self.broker: str | None = None
         self.failures: tuple[tuple[str, str, bool], ...] = ()
         """Why the last pass over all brokers found none."""
@@ -47,20 +54,21 @@ class Bridge:
         self.refusals: list[PublishRefused] = []
         """Refused publications that nobody waited for."""
         self.closed_flows: set[Topic] = set()
-        self.watchers: list[Callable[[Event], None]] = []
+        self.watchers: list[Callable[[ConnectionEvent], None]] = []
         self.journal: Journal | None = None
         self.now_ns: Callable[[], int] = int
-        self._changed: set[asyncio.Future[None]] = set()
+        self._changed: dict[asyncio.Future[None], None] = {}
+        """Who waits for something to happen, in the order in which they began to."""
         self._loop = asyncio.get_running_loop()
 
     async def change(self) -> None:
         """Wait until something happened that a waiting task may want to look at."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._changed.add(future)
+        self._changed[future] = None
         try:
             await future
         finally:
-            self._changed.discard(future)
+            del self._changed[future]
 
     def _taken(self, topic: Topic, count: int) -> None:
         if not self._taken_counts:
@@ -79,7 +87,7 @@ class Bridge:
 
     def _tell(self, kind: str, detail: str) -> None:
         self._stir()
-        event = Event(kind, detail)
+        event = ConnectionEvent(kind, detail)
         for watcher in self.watchers:
             self._loop.call_soon(watcher, event)
 
@@ -105,9 +113,35 @@ class Bridge:
 
     def live(self, topic: Topic) -> None:
         self.subscriptions.went_live(topic)
+        self._stir()
 
     def left(self, topic: Topic) -> None:
         self.subscriptions.left(topic)
+
+    def replaying(self, topic: Topic) -> None:
+        self.subscriptions.went_live(topic)
+
+    def no_history(self, topic: Topic, code: str, cut: Vector) -> None:
+        error = failure(topic, code, cut)
+        self.subscriptions.refused(topic, error)
+        self._tell("no_history", str(error))
+
+    def history(self, read: int, entries: Sequence[Publication]) -> None:
+        self.reads[read].batches.append(entries)
+        self.reads[read].stir()
+
+    def history_bounds(self, read: int, since: Vector, until: Vector) -> None:
+        self.reads[read].bounds = (since, until)
+        self.reads[read].stir()
+
+    def history_ended(self, read: int, code: str, cut: Vector) -> None:
+        self.reads[read].end = (code, cut)
+        self.reads[read].stir()
+
+    def cut_told(self, number: int, cuts: dict[Topic, Vector], why_not: str) -> None:
+        pending = self.cuts.get(number)
+        if pending is not None:
+            pending.told(cuts, why_not)
 
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         self.subscriptions.watching(pattern, topics)
@@ -152,6 +186,11 @@ class Bridge:
     def end(self, error: Exception | None) -> None:
         """Nobody waits for what will not come."""
         self.subscriptions.fail(error)
+        for pending in self.reads.values():
+            pending.error = error or ConnectionError("the client is closed")
+            pending.stir()
+        for cut in self.cuts.values():
+            cut.fail(error or ConnectionError("the client is closed"))
         for waiting in self.waiting.values():
             waiting.fail(error or ConnectionError("the client is closed"))
         self._stir()

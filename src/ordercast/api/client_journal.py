@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from ordercast.core.errors import UsageError
 from ordercast.trace.journal import Journal, journal_path, read_journal
-from ordercast.trace.schema import JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
+from ordercast.trace.schema import INFO_PUBLISHED, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
 
 if TYPE_CHECKING:
     from ordercast.client.ports import SavedClient
+    from ordercast.pubsub.publications import Publication
 
 
 def open_journal(trace: Path, client: str, session: int, kept: SavedClient | None) -> Journal:
@@ -36,6 +37,12 @@ def open_journal(trace: Path, client: str, session: int, kept: SavedClient | Non
     return journal
 
 
+def told_of(entry: Publication) -> dict[str, str]:
+    """What the row of a publication says besides its columns: when, on the wall clock, and what it carries."""
+    told = entry.extras.told() if entry.extras is not None else {}
+    return {INFO_PUBLISHED: str(entry.published_ns), **told}
+
+
 def _earlier_lives(directory: Path, client: str) -> list[int]:
     endings = (
         path.name[len(client) + 1 : -len(JOURNAL_SUFFIX)]
@@ -52,8 +59,11 @@ def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Save
     """
     known = set()
     subscribed: dict[str | None, bool] = {}
+    last_ns = now_ns
+    """Of the row after which it had no time to record anything."""
     for row in (row for path in earlier for row in read_journal(path)):
         known.add((row.kind, row.msg))
+        last_ns = min(row.time_ns, now_ns)
         if row.kind in ("subscribe", "unsubscribe"):
             subscribed[row.topic] = row.kind == "subscribe"
     for topic, saved in sorted(kept.topics.items()):
@@ -61,6 +71,6 @@ def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Save
             journal.event("subscribe", now_ns, {"topic": topic})
         for entry in saved.outbox:
             if ("publish", entry.id) not in known:
-                journal.publish(entry.published_ns or now_ns, entry)
+                journal.publish(last_ns, entry, told_of(entry))
         if saved.receives:
             journal.deliver_many(now_ns, [entry for entry in saved.history if ("deliver", entry.id) not in known])

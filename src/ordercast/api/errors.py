@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ordercast.api.position import Position
 from ordercast.pubsub.publications import Publication
 
 
@@ -39,6 +40,19 @@ class SubscribeDenied(Exception):  # noqa: N818
         super().__init__(f"{topic}: {reason}")
         self.topic = topic
         self.reason = reason
+
+
+class HistoryLost(LookupError):  # noqa: N818
+    """The past that was asked for is not there: the topic is not kept, or a part of it was cleaned up or lost.
+
+    `earliest`: from this position on nothing is missing; None where the topic is not kept.
+    """
+
+    def __init__(self, topic: str, reason: str, earliest: Position | None) -> None:
+        super().__init__(f"{topic}: {reason}")
+        self.topic = topic
+        self.reason = reason
+        self.earliest = earliest
 
 
 class OutboxFull(BufferError):  # noqa: N818

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Self
 
 from ordercast.api.errors import ConnectError
+from ordercast.api.handing import HandedView
 from ordercast.core.ids import Topic
 from ordercast.pubsub.filters import matches
 from ordercast.pubsub.publications import Publication
@@ -21,10 +22,14 @@ class InboxEnded(ConnectError):  # noqa: N818 - No error where reading can simpl
 class Batch:
     """Deliveries of one topic that came together, and how many inboxes have not finished with them."""
 
-    __slots__ = ("entries", "readers", "topic")
+    __slots__ = ("entries", "readers", "shown", "topic")
 
-    def __init__(self, entries: Sequence[Publication], readers: int) -> None:
+    def __init__(
+        self, entries: Sequence[Publication], readers: int, shown: Sequence[Publication] | None = None
+    ) -> None:
         self.entries = entries
+        self.shown = entries if shown is None else shown
+        """Without those that repeat an idempotence id."""
         self.topic: Topic = entries[0].topic
         self.readers = readers
 
@@ -36,13 +41,17 @@ class Inbox:
     that stops reading stops, in the end, the publishers of its topics; it loses nothing.
     """
 
-    def __init__(self, pattern: str, done: Callable[[Batch], None]) -> None:
+    def __init__(self, pattern: str, done: Callable[[Batch], None], view: HandedView | None) -> None:
         self.pattern = pattern
         """The topic or filter that it reads."""
         self._done = done
+        self._view = view
+        """What the application is handed of what is delivered; None: everything, as it is."""
         self._batches: deque[Batch] = deque()
         self._current: Batch | None = None
         self._in_hand: list[Batch] = []
+        self._page: Sequence[Publication] = ()
+        """What the application is handed of the current batch."""
         self._entries: Iterator[Publication] = iter(())
         self._waiter: asyncio.Future[None] | None = None
         self._end: Exception | None = None
@@ -75,8 +84,7 @@ class Inbox:
             return rest
         await self._next_page(timeout)
         self._entries = iter(())
-        assert self._current is not None
-        return self._current.entries
+        return self._page
 
     async def batches(self) -> AsyncIterator[Sequence[Publication]]:
         """What is at hand, several messages of one topic at a time: the fastest way to read."""
@@ -91,14 +99,17 @@ class Inbox:
 
         For applications that make it safe first. Whoever reads this way reads in no other.
         """
-        while not self._batches:
-            if self._end is not None:
-                raise self._end
-            await self._arrival()
-        new = list(self._batches)
-        self._batches.clear()
-        self._in_hand += new
-        return [message for batch in new for message in batch.entries]
+        messages: list[Publication] = []
+        while not messages:
+            while not self._batches:
+                if self._end is not None:
+                    raise self._end
+                await self._arrival()
+            new = list(self._batches)
+            self._batches.clear()
+            self._in_hand += new
+            messages = [message for batch in new for message in self._shown(batch)]
+        return messages
 
     def taken(self) -> None:
         """Everything that was handed out is safe with the application."""
@@ -119,7 +130,7 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """Messages that are here and not read yet."""
-        here = sum(len(batch.entries) for batch in self._batches)
+        here = sum(len(batch.shown) for batch in self._batches)
         return here + self._left_of_batch()
 
     def _left_of_batch(self) -> int:
@@ -133,11 +144,18 @@ class Inbox:
         if self._current is not None:
             finished, self._current = self._current, None
             self._done(finished)
-        if not self._batches:
-            return False
-        self._current = self._batches.popleft()
-        self._entries = iter(self._current.entries)
-        return True
+        while self._batches:
+            self._current = self._batches.popleft()
+            self._page = self._shown(self._current)
+            self._entries = iter(self._page)
+            if self._page:
+                return True
+            self._done(self._current)
+            self._current = None
+        return False
+
+    def _shown(self, batch: Batch) -> Sequence[Publication]:
+        return batch.entries if self._view is None else self._view.of(batch.shown)
 
     async def _arrival(self) -> None:
         if self._waiter is not None:

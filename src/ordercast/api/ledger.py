@@ -11,12 +11,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from ordercast.client.ports import NO_SEALS, SavedClient, SavedTopic
+from ordercast.api.handing import Dedup
+from ordercast.client.ports import NO_SEALS, SavedClient, SavedReplay, SavedTopic
 from ordercast.core.errors import UsageError
-from ordercast.core.ids import NodeId, Origin, Topic, origin_of
+from ordercast.core.ids import NodeId, Origin, Topic, origin_of, ticketed
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.log.files import PRIVATE_FILE, make_private
+from ordercast.pubsub.closed import Closed, ClosedSessions
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.seals import cut
@@ -35,6 +38,11 @@ CREATE TABLE IF NOT EXISTS outbox (topic TEXT, number INTEGER, body BLOB, PRIMAR
 CREATE TABLE IF NOT EXISTS unanswered (place INTEGER PRIMARY KEY, body BLOB) STRICT;
 CREATE TABLE IF NOT EXISTS history (place INTEGER PRIMARY KEY, topic TEXT, body BLOB) STRICT;
 CREATE TABLE IF NOT EXISTS seals (place INTEGER PRIMARY KEY, seal BLOB) STRICT;
+CREATE TABLE IF NOT EXISTS replays (topic TEXT PRIMARY KEY, body BLOB) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS dedups (
+    topic TEXT, dedup TEXT, published_ns INTEGER, origin TEXT, number INTEGER, seen_ns INTEGER,
+    PRIMARY KEY (topic, dedup)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS base_seals (topic TEXT PRIMARY KEY, body BLOB) STRICT, WITHOUT ROWID;
 """
 
@@ -42,10 +50,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Publication).decode
 _decode_summary = msgspec.msgpack.Decoder(dict[Origin, tuple[int, tuple[int, ...]]]).decode
 _decode_vector = msgspec.msgpack.Decoder(dict[Origin, int]).decode
+_NOTHING = _encode({})
+_decode_closed = msgspec.msgpack.Decoder(dict[str, tuple[int, ...]]).decode
+_decode_replay = msgspec.msgpack.Decoder(SavedReplay).decode
 _decode_seals = msgspec.msgpack.Decoder(dict[Origin, bytes]).decode
 
 
-class _Topic:
+class _CachedTopic:
     """What is kept of a topic in memory, to be written once a turn."""
 
     def __init__(self, saved: SavedTopic) -> None:
@@ -67,7 +78,7 @@ class SqliteLedger:
         self.path = directory / _FILE
         self._open = False
         self._dirty: set[Topic] = set()
-        self._topics: dict[Topic, _Topic] = {}
+        self._topics: dict[Topic, _CachedTopic] = {}
         self._places = 0
         self._sealed = False
         """Whether any seal has been written: most brokers on one machine give none."""
@@ -98,8 +109,10 @@ class SqliteLedger:
 
     def _read(self) -> None:
         """Take into memory what must be there; what does not fit together is an error of some kind."""
-        self.origin = origin_of(NodeId(str(self.fact("client"))), int(self.fact("session") or 0))
-        self._topics = {topic: _Topic(saved) for topic, saved in self.saved().topics.items()}
+        self._plain = origin_of(NodeId(str(self.fact("client"))), int(self.fact("session") or 0))
+        self.origin = ticketed(self._plain, str(self.fact("ticket") or ""))
+        self._closed = ClosedSessions(_decode_closed(self._bytes("closed") or _NOTHING))
+        self._topics = {topic: _CachedTopic(saved) for topic, saved in self.saved().topics.items()}
         for place, topic, body in self._db.execute("SELECT place, topic, body FROM history ORDER BY place"):
             entry = _decode(body)
             self._topics[topic].history.append((place, entry.origin, entry.number))
@@ -119,27 +132,41 @@ class SqliteLedger:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return row[0] if row is not None else None
 
-    def set_fact(self, name: str, value: str | int) -> None:
+    def _bytes(self, name: str) -> bytes:
+        found: object = self.fact(name)
+        return found if isinstance(found, bytes) else b""
+
+    def set_fact(self, name: str, value: str | int | bytes) -> None:
         self._begin()
         self._write_one("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    def begin_session(self, client: str, session: int) -> None:
+    def begin_session(self, client: str, session: int, *, told: bool = True) -> None:
         """A first session, or a new one after the broker tree gave the last one up.
 
-        What had been delivered stays delivered. What the last session had published is its own.
+        What had been delivered stays delivered. What the last session had published is its own. `told`: the application
+        knows that it may have missed something; otherwise it is told where a topic is not kept.
         """
         self.set_fact("client", client)
         self.set_fact("session", session)
         self.set_fact("attach_no", 0)
         self.set_fact("lost", 0)
-        self.origin = origin_of(NodeId(client), session)
+        self._plain = origin_of(NodeId(client), session)
+        self.ticket("", b"")
         for topic, kept in self._topics.items():
             kept.granted = False
             kept.counter = 0
+            if kept.receives:
+                self._go_on_from_the_past(topic, kept, told=told)
             taken = len(kept.history) - kept.untaken
             self._drop(kept, kept.history[:taken], kept.history[taken:])
             self._dirty.add(topic)
         self.flush()
+
+    def _go_on_from_the_past(self, topic: Topic, kept: _CachedTopic, *, told: bool) -> None:
+        """ARC-S6: what passed since the last session was heard of is read where the topic is kept."""
+        row = self._db.execute("SELECT body FROM replays WHERE topic = ?", (topic,)).fetchone()
+        reached = kept.have.vector() if row is None else _decode_replay(row[0]).progress
+        self.replay(topic, SavedReplay(reached, optional=told))
 
     def saved(self) -> SavedClient:
         """What the next life goes on from."""
@@ -151,7 +178,7 @@ class SqliteLedger:
                 have=_decode_summary(have), base=_decode_vector(base),
             )  # fmt: skip
         for topic, body in self._db.execute("SELECT topic, body FROM outbox ORDER BY topic, number"):
-            topics[Topic(topic)].outbox.append(_decode(body))
+            topics[Topic(topic)].outbox.append(replace(_decode(body), origin=self.origin))
         rows = self._db.execute("SELECT topic, body, seal FROM history LEFT JOIN seals USING (place) ORDER BY place")
         for topic, body, seal in rows:
             entry = _decode(body)
@@ -160,13 +187,43 @@ class SqliteLedger:
                 topics[Topic(topic)].seals[entry.origin, entry.number] = seal
         for topic, body in self._db.execute("SELECT topic, body FROM base_seals"):
             topics[Topic(topic)].base_seals = _decode_seals(body)
+        for topic, body in self._db.execute("SELECT topic, body FROM replays"):
+            topics[Topic(topic)].replay = _decode_replay(body)
         patterns = tuple(filter(None, str(self.fact("watched") or "").split(" ")))
-        return SavedClient(int(self.fact("attach_no") or 0), topics, patterns)
+        return SavedClient(
+            int(self.fact("attach_no") or 0), topics, patterns, str(self.fact("ticket") or ""),
+            self._bytes("ticket_seal"), self._closed.summary(),
+        )  # fmt: skip
 
     # What the machine writes down
 
     def attach(self, attach_no: int) -> None:
         self.set_fact("attach_no", attach_no)
+
+    def ticket(self, ticket: str, seal: bytes) -> None:
+        """The outbox is given its origin when it is read."""
+        self.set_fact("ticket", ticket)
+        self.set_fact("ticket_seal", seal)
+        self.origin = ticketed(self._plain, ticket)
+
+    def closed(self, closed: Closed) -> None:
+        self._closed.merge(closed)
+        self.set_fact("closed", _encode(self._closed.summary()))
+        for topic in sorted(self._topics):
+            self._fold(self._of(topic), topic)
+
+    def _fold(self, kept: _CachedTopic, topic: Topic) -> None:
+        closed = self._closed
+        for origin in [origin for origin in {*kept.have.summary(), *kept.base} if origin in closed]:
+            kept.have.forget(origin)
+            kept.base.pop(origin, None)
+            kept.base_seals.pop(origin, None)
+        if kept.base_seals:
+            self._write_one("INSERT OR REPLACE INTO base_seals VALUES (?, ?)", (topic, _encode(kept.base_seals)))
+        taken = len(kept.history) - kept.untaken
+        gone = [one for one in kept.history[:taken] if one[1] in closed]
+        stay = [one for one in kept.history[:taken] if one[1] not in closed]
+        self._drop(kept, gone, stay + kept.history[taken:])
 
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
         kept = self._of(topic)
@@ -231,6 +288,15 @@ class SqliteLedger:
         if self.origin in grown:
             self._write_one("DELETE FROM outbox WHERE topic = ? AND number <= ?", (topic, grown[self.origin]))
 
+    def replay(self, topic: Topic, replay: SavedReplay | None) -> None:
+        kept = self._of(topic)
+        if replay is None:
+            self._write_one("DELETE FROM replays WHERE topic = ?", (topic,))
+            return
+        self._write_one("INSERT OR REPLACE INTO replays VALUES (?, ?)", (topic, _encode(replay)))
+        if replay.until is not None:
+            kept.have.raise_to(replay.progress)
+
     def lost(self, unanswered: Sequence[Publication]) -> None:
         self.set_fact("lost", 1)  # The next connect begins a new session.
         self._write_one("DELETE FROM outbox")
@@ -244,19 +310,40 @@ class SqliteLedger:
         self._begin()
         self._write_one("DELETE FROM unanswered")
 
-    def _drop(self, kept: _Topic, gone: list[tuple[int, Origin, int]], stay: list[tuple[int, Origin, int]]) -> None:
+    def remember_dedups(self, known: Sequence[Dedup]) -> None:
+        if known:
+            self._begin()
+            rows = [(one.topic, one.dedup, one.published_ns, *one.first, one.seen_ns) for one in known]
+            self._write("INSERT OR REPLACE INTO dedups VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def forget_dedups(self, known: Sequence[Dedup]) -> None:
+        if known:
+            self._begin()
+            self._write("DELETE FROM dedups WHERE topic = ? AND dedup = ?", [(one.topic, one.dedup) for one in known])
+
+    def dedups(self) -> list[Dedup]:
+        """The idempotence ids that were delivered in this client's earlier lives."""
+        rows = self._db.execute("SELECT topic, dedup, published_ns, origin, number, seen_ns FROM dedups")
+        return [
+            Dedup(topic, dedup, published, (origin, number), seen)
+            for topic, dedup, published, origin, number, seen in rows
+        ]
+
+    def _drop(
+        self, kept: _CachedTopic, gone: list[tuple[int, Origin, int]], stay: list[tuple[int, Origin, int]]
+    ) -> None:
         places = [(place,) for place, _, _ in gone]
         self._write("DELETE FROM history WHERE place = ?", places)
         if self._sealed:
             self._write("DELETE FROM seals WHERE place = ?", places)
         kept.history = stay
 
-    def _of(self, topic: Topic) -> _Topic:
+    def _of(self, topic: Topic) -> _CachedTopic:
         self._begin()
         self._dirty.add(topic)
         kept = self._topics.get(topic)
         if kept is None:
-            kept = self._topics[topic] = _Topic(SavedTopic())
+            kept = self._topics[topic] = _CachedTopic(SavedTopic())
         return kept
 
     # What the runtime calls

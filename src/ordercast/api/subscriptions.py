@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ordercast.api.errors import SubscribeDenied
+from ordercast.api.errors import HistoryLost, SubscribeDenied
+from ordercast.api.handing import Duplicates, HandedView
 from ordercast.api.inbox import Batch, Inbox
 from ordercast.core.ids import Topic
 from ordercast.pubsub.filters import allows
@@ -19,6 +20,8 @@ class Subscriptions:
 
     def __init__(self, taken: Callable[[Topic, int], None]) -> None:
         self._taken = taken
+        self.view: HandedView = HandedView(_nobody_answers)
+        self.duplicates = Duplicates()
         self.one_by_one = False
         """Messages are counted as taken one by one, and not when all that came together have been."""
         self.expected: dict[Topic, list[Sequence[Publication]]] = {}
@@ -34,8 +37,8 @@ class Subscriptions:
         self._over: Exception | None = None
         """Why nothing will be confirmed any more."""
 
-    def open(self, pattern: str) -> Inbox:
-        inbox = Inbox(pattern, self._done)
+    def open(self, pattern: str, *, raw: bool = False) -> Inbox:
+        inbox = Inbox(pattern, self._done, None if raw else self.view)
         self.inboxes.append(inbox)
         self.expected_filters.discard(pattern)
         self._routes.clear()
@@ -65,7 +68,7 @@ class Subscriptions:
 
     def _put(self, entries: Sequence[Publication], readers: tuple[Inbox, ...]) -> None:
         for part in [(entry,) for entry in entries] if self.one_by_one else (entries,):
-            batch = Batch(part, len(readers))
+            batch = Batch(part, len(readers), self.duplicates.without(part))
             for inbox in readers:
                 inbox.put(batch)
 
@@ -113,11 +116,14 @@ class Subscriptions:
         _release(self._waiting_live.pop(pattern, []))
 
     def denied(self, topic: Topic, reason: str) -> None:
+        self.refused(topic, SubscribeDenied(topic, reason))
+
+    def refused(self, topic: Topic, error: Exception) -> None:
+        """The subscription to the topic has ended against the reader's will."""
         self.live.discard(topic)
-        error = SubscribeDenied(topic, reason)
         _release(self._waiting_live.pop(topic, []), error)
         for inbox in self.inboxes:
-            if inbox.pattern == topic:
+            if inbox.pattern == topic or (isinstance(error, HistoryLost) and inbox.takes(topic)):
                 inbox.end(error)
 
     def left(self, topic: Topic) -> None:
@@ -141,3 +147,7 @@ def _release(futures: _Futures, error: Exception | None = None) -> None:
             future.set_result(None)
         else:
             future.set_exception(error)
+
+
+def _nobody_answers(*_: object, **__: object) -> None:
+    """Until there is a client that does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 from ordercast.api.errors import PublishRefused
 from ordercast.client.ports import EDGE, SAFE, STABLE
@@ -109,3 +110,13 @@ class AckWaiting:
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+async def within(wait: Awaitable[object], timeout: float | None, unless: str | Callable[[], str]) -> None:
+    """Wait for so many seconds; then a TimeoutError says what has not happened."""
+    try:
+        async with asyncio.timeout(timeout):
+            await wait
+    except TimeoutError:
+        what = unless if isinstance(unless, str) else unless()
+        raise TimeoutError(f"{what} within {timeout:g} s") from None

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from ordercast.broker.place import SavedBroker
-from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.core.ids import Origin, Topic
+from ordercast.pubsub.closed import Closed, ClosedSessions
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Vector
+from ordercast.pubsub.tree_packets import KnownDirectory
 
 
 class MemoryBrokerLedger:
@@ -21,8 +23,9 @@ class MemoryBrokerLedger:
         self._bases: dict[Topic, Vector] = {}
         self._roster: dict[Topic, tuple[Origin, ...]] = {}
         self._fenced: dict[Origin, int] = {}
+        self._closed = ClosedSessions()
         self._term = 0
-        self._directory: dict[NodeId, str] = {}
+        self._directory = KnownDirectory()
 
     def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
         """What is written again (a prepared publication that is committed) takes its later place."""
@@ -49,31 +52,34 @@ class MemoryBrokerLedger:
         self._entries.pop(topic, None)
         self._bases.pop(topic, None)
 
-    def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None:
-        self._roster, self._fenced = dict(roster), dict(fenced)
-
-    def members(self) -> tuple[dict[Topic, tuple[Origin, ...]], dict[Origin, int]]:
-        """What is written down about members: who they are, and whose memberships are over."""
-        return self._roster, self._fenced
-
-    def roster_news(
-        self, roster: dict[Topic, tuple[Origin, ...]], gone: tuple[Topic, ...], fenced: dict[Origin, int],
-        forgotten: tuple[Origin, ...],
-    ) -> None:  # fmt: skip
-        """Only what has changed: topics with all their members, topics without any, ends to know and to forget."""
-        self._roster.update(roster)
-        for topic in gone:
-            self._roster.pop(topic, None)
-        self._fenced.update(fenced)
+    def roster(
+        self, changed: dict[Topic, tuple[Origin, ...]], ended: dict[Origin, int], forgotten: tuple[Origin, ...] = ()
+    ) -> None:
+        self._roster.update(changed)
+        for topic in [topic for topic, members in changed.items() if not members]:
+            del self._roster[topic]
+        self._fenced.update(ended)
         for who in forgotten:
             self._fenced.pop(who, None)
+
+    def closed(self, closed: Closed) -> None:
+        """Nothing of a folded session is kept one by one: neither its publications nor its base."""
+        self._closed.merge(closed)
+        for held in self._entries.values():
+            for key in [key for key in held if key[0] in self._closed]:
+                del held[key]
+        for base in self._bases.values():
+            for origin in [origin for origin in base if origin in self._closed]:
+                del base[origin]
+        self._entries = {topic: held for topic, held in self._entries.items() if held}
+        self._bases = {topic: base for topic, base in self._bases.items() if base}
 
     def term(self, number: int) -> None:
         """A term never falls."""
         self._term = max(self._term, number)
 
-    def directory(self, directory: dict[NodeId, str]) -> None:
-        self._directory = dict(directory)
+    def directory(self, directory: KnownDirectory) -> None:
+        self._directory = directory
 
     def saved(self) -> SavedBroker:
         """A copy: nothing that is written later shows in it."""
@@ -84,4 +90,7 @@ class MemoryBrokerLedger:
             if left:
                 entries[topic] = left
         bases = {topic: dict(base) for topic, base in sorted(self._bases.items())}
-        return SavedBroker(entries, bases, dict(self._roster), dict(self._fenced), self._term, dict(self._directory))
+        return SavedBroker(
+            entries, bases, dict(self._roster), dict(self._fenced), self._closed.summary(), self._term,
+            self._directory,
+        )  # fmt: skip

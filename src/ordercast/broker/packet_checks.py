@@ -13,10 +13,22 @@ from typing import Any
 
 from ordercast.broker.roster_book import FOR_EVER, parsed
 from ordercast.core.errors import PeerError, UsageError
-from ordercast.core.ids import valid_node
+from ordercast.core.ids import Origin, Topic, valid_broker
 from ordercast.core.messages import Guarantee, Packet
-from ordercast.pubsub.client_packets import Attach, Entries, Resume, StableReport
-from ordercast.pubsub.filters import check_topic
+from ordercast.pubsub.client_packets import (
+    MOST_CUT,
+    WANTED,
+    AskCopies,
+    AskCut,
+    Attach,
+    Entries,
+    OpenHistory,
+    ReadHistory,
+    Resume,
+    StableReport,
+)
+from ordercast.pubsub.closed import is_ticket, senseless
+from ordercast.pubsub.filters import check_filter, check_topic, followed, is_following
 from ordercast.pubsub.received import Summary, Vector
 from ordercast.pubsub.topic_packets import (
     Absent,
@@ -25,8 +37,13 @@ from ordercast.pubsub.topic_packets import (
     AttachRequest,
     BaseUpdate,
     Covered,
+    CutReply,
+    CutRequest,
+    FoldAnswer,
+    FoldRound,
     Held,
     Keep,
+    KeepNews,
     MemberGone,
     MemberReport,
     OpenTopic,
@@ -51,6 +68,7 @@ _MOST = 1 << 53
 _MOST_ATTACHES = 1 << 40
 _LONGEST_NAME = 128
 _LONGEST_ADDRESS = 300
+_LONGEST_TICKET = _LONGEST_NAME + 40
 _NOWHERE = "nowhere:0"
 """In the place of the address that a broker had that has left."""
 _topic_of = attrgetter("topic")
@@ -67,7 +85,7 @@ def check(sender: str, packet: Packet) -> None:
 
 def _topic(topic: str) -> str:
     try:
-        check_topic(topic)
+        check_filter(followed(topic)) if is_following(topic) else check_topic(topic)
     except UsageError as error:
         return str(error)
     return ""
@@ -81,6 +99,10 @@ def _member(member: str, epoch: int) -> str:
 
 def _members(covered: Covered) -> str:
     return _first(_member(member, epoch) for member, epoch in covered)
+
+
+def _sessions(origins: tuple[Origin, ...]) -> str:
+    return _first(_member(origin, 0) for origin in origins)
 
 
 def _vector(vector: Vector) -> str:
@@ -107,7 +129,39 @@ def _history(packet: Resume) -> str:
     return _summary(packet.have) or _vector(packet.base)
 
 
+def _reading(packet: OpenHistory | ReadHistory | AskCopies) -> str:
+    if isinstance(packet, ReadHistory) and not all(0 <= part < _MOST for part in packet.place):
+        return f"the place {packet.place}"
+    return _topic(packet.topic) or (_opened(packet) if isinstance(packet, OpenHistory) else "")
+
+
+def _opened(packet: OpenHistory) -> str:
+    if not 0 <= packet.amount < _MOST:
+        return f"the amount {packet.amount}"
+    return _vector(packet.since) or _vector(packet.until or {})
+
+
+def _cut_topics(topics: tuple[Topic, ...]) -> str:
+    many = f"{len(topics)} topics, and more than {MOST_CUT} are not allowed" if len(topics) > MOST_CUT else ""
+    return many or _first(map(_topic, topics))
+
+
+def _cuts(cuts: dict[Topic, Vector]) -> str:
+    return _first(_topic(topic) or _vector(cut) for topic, cut in cuts.items())
+
+
+def _keep_news(packet: KeepNews) -> str:
+    for stamped in packet.rules:
+        try:
+            check_filter(stamped.rule.filter)
+        except UsageError as error:
+            return str(error)
+    return _first(map(_topic, packet.topics))
+
+
 def _attach(packet: Attach) -> str:
+    if packet.ticket not in ("", WANTED) and (len(packet.ticket) > _LONGEST_TICKET or not is_ticket(packet.ticket)):
+        return f"the ticket {packet.ticket[:40]!r}"
     return "" if 0 <= packet.attach_no < _MOST_ATTACHES else f"the number {packet.attach_no}"
 
 
@@ -120,14 +174,10 @@ def _totals(packet: Prepare) -> str:
 
 def _roster(packet: RosterSync | RootElectionReply) -> str:
     for topic, entries in packet.roster.items():
-        for entry in entries:
-            try:
-                objection = _member(*parsed(entry))
-            except ValueError:
-                objection = f"a member called {entry[:40]!r}"
-            if objection or _topic(topic):
-                return objection or _topic(topic)
-    return _first(
+        objection = _topic(topic) or _first(map(_entry, entries))
+        if objection:
+            return objection
+    return senseless(packet.closed) or _first(
         f"the end {who[:40]!r} at {epoch}"
         for who, epoch in packet.fenced.items()
         if not who.partition(" ")[0] or not 0 <= epoch <= FOR_EVER
@@ -150,6 +200,18 @@ def _of_one_or_all(packet: MemberGone | RosterUpdate) -> str:
     return (packet.topic and _topic(packet.topic)) or _member(packet.member, packet.epoch)
 
 
+def _update(packet: RosterUpdate) -> str:
+    return _of_one_or_all(packet) or _first(map(_entry, packet.followers))
+
+
+def _entry(entry: str) -> str:
+    """A member as rosters name it."""
+    try:
+        return _member(*parsed(Origin(entry)))
+    except ValueError:
+        return f"a member called {entry[:40]!r}"
+
+
 def _opening(packet: OpenTopic | TopicBuffer) -> str:
     return _topic(packet.topic) or _summary(packet.have) or _vector(packet.base)
 
@@ -158,7 +220,7 @@ def _broker(node: str, address: str) -> str:
     """A name that a broker can have, at an address that can be dialled."""
     host, _, port = address.rpartition(":")
     dialled = host and host.isprintable() and " " not in host and port.isascii() and port.isdigit() and len(port) < 6
-    proper = valid_node(node) and len(node) <= _LONGEST_NAME and len(address) <= _LONGEST_ADDRESS
+    proper = valid_broker(node) and len(node) <= _LONGEST_NAME and len(address) <= _LONGEST_ADDRESS
     return "" if proper and dialled and int(port) < 1 << 16 else f"a broker {node[:40]!r} at {address[:40]!r}"
 
 
@@ -166,14 +228,13 @@ def _newcomer(packet: JoinRequest | LeaveRequest) -> str:
     return _broker(packet.node, packet.address)
 
 
-def _directory(packet: Welcome) -> str:
-    return _first(_broker(*known) for known in packet.directory.items()) or _changes(packet)
-
-
-def _changes(packet: Welcome | DirectoryWave | RootElection | RootElectionReply) -> str:
-    return _first(
+def _directory(packet: Welcome | DirectoryWave | RootElection | RootElectionReply) -> str:
+    known = packet.directory
+    if min(known.settled) < 0:
+        return f"the stamp {known.settled}"
+    return _first(_broker(*member) for member in known.members.items()) or _first(
         f"the change {change}"[:100]
-        for change in packet.changes
+        for change in known.changes
         if _broker(change.node, change.address or _NOWHERE) or min(change.stamp) < 0
     )
 
@@ -185,13 +246,17 @@ def _first(objections: Iterable[str]) -> str:
 _LOOKS: dict[type[Packet], Callable[[Any], str]] = {
     Attach: _attach,
     Resume: _history,
+    AskCopies: _reading,
+    OpenHistory: _reading,
+    ReadHistory: _reading,
+    KeepNews: _keep_news,
     StableReport: lambda packet: _vector(packet.vector),
     Entries: _entries,
     Prepare: _totals,
     OpenTopic: _opening,
     TopicBuffer: _opening,
     TotalAck: lambda packet: _members(packet.covered),
-    MemberReport: lambda packet: _members(packet.members),
+    MemberReport: lambda packet: _members(packet.members) or _members(packet.away),
     StableVote: lambda packet: _members(packet.members) or _vector(packet.vector or {}),
     BaseUpdate: lambda packet: _vector(packet.base),
     Held: lambda packet: _summary(packet.summary),
@@ -200,12 +265,17 @@ _LOOKS: dict[type[Packet], Callable[[Any], str]] = {
     AttachGranted: _of_one,
     AttachDenied: _of_one,
     MemberGone: _of_one_or_all,
-    RosterUpdate: _of_one_or_all,
+    RosterUpdate: _update,
     RosterSync: _roster,
+    FoldRound: lambda packet: _first(map(_topic, (*packet.topics, *packet.cut))) or _sessions(packet.strays),
+    FoldAnswer: lambda packet: _sessions(packet.held) or _cuts(packet.found),
+    AskCut: lambda packet: _cut_topics(packet.topics),
+    CutRequest: lambda packet: _cut_topics(packet.topics),
+    CutReply: lambda packet: _cuts(packet.cuts),
     Absent: _ages,
-    RootElectionReply: lambda packet: _roster(packet) or _changes(packet),
-    RootElection: _changes,
-    DirectoryWave: _changes,
+    RootElectionReply: lambda packet: _roster(packet) or _directory(packet),
+    RootElection: _directory,
+    DirectoryWave: _directory,
     Welcome: _directory,
     JoinRequest: _newcomer,
     LeaveRequest: _newcomer,

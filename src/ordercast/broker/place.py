@@ -7,8 +7,11 @@ from typing import Protocol
 import msgspec
 
 from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.pubsub.closed import Closed
+from ordercast.pubsub.keeping import KeepRule
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
+from ordercast.pubsub.tree_packets import KnownDirectory
 
 NO_LIMIT = 1 << 31
 
@@ -28,6 +31,8 @@ class BrokerPlace(msgspec.Struct, frozen=True):
     """Addresses to ask by a broker that is not in the directory of the others yet (a join at run time)."""
     max_payload_bytes: int = NO_LIMIT
     """The largest payload that this broker admits."""
+    keep: tuple[KeepRule, ...] = ()
+    """Topics that are kept, by the configuration."""
     seal_key: bytes = b""
     """Of the seals of this cluster (pubsub/seals.py); without one, clients are believed without proof."""
 
@@ -40,8 +45,10 @@ class SavedBroker(msgspec.Struct):
     base: dict[Topic, Vector] = {}
     roster: dict[Topic, tuple[Origin, ...]] = {}
     fenced: dict[Origin, int] = {}
+    closed: Closed = {}
+    """BRK-F7: the sessions that are folded."""
     term_number: int = 0
-    directory: dict[NodeId, str] = {}
+    directory: KnownDirectory = KnownDirectory()
     whole: bool = True
     """False: damage has taken a part of it, and what was promised in elections may be in that part."""
 
@@ -61,11 +68,17 @@ class BrokerLedger(Protocol):
     def forget(self, topic: Topic) -> None:
         """The topic is gone from this broker and others hold what it had."""
 
-    def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None: ...
+    def roster(
+        self, changed: dict[Topic, tuple[Origin, ...]], ended: dict[Origin, int], forgotten: tuple[Origin, ...] = ()
+    ) -> None:
+        """All members of the topics in which they have changed, perhaps none; what has ended; which ends to forget."""
+
+    def closed(self, closed: Closed) -> None:
+        """BRK-F7: these sessions are folded: what is held or known of one of them goes."""
 
     def term(self, number: int) -> None: ...
 
-    def directory(self, directory: dict[NodeId, str]) -> None: ...
+    def directory(self, directory: KnownDirectory) -> None: ...
 
 
 class NoBrokerLedger:
@@ -80,11 +93,16 @@ class NoBrokerLedger:
     def forget(self, topic: Topic) -> None:
         pass
 
-    def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None:
+    def roster(
+        self, changed: dict[Topic, tuple[Origin, ...]], ended: dict[Origin, int], forgotten: tuple[Origin, ...] = ()
+    ) -> None:
+        pass
+
+    def closed(self, closed: Closed) -> None:
         pass
 
     def term(self, number: int) -> None:
         pass
 
-    def directory(self, directory: dict[NodeId, str]) -> None:
+    def directory(self, directory: KnownDirectory) -> None:
         pass

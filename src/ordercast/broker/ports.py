@@ -7,6 +7,7 @@ from typing import Protocol
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer
+from ordercast.pubsub.closed import Closed
 
 Term = tuple[int, NodeId]
 """Number and root: every root has a fresh one. (0, "") before the first."""
@@ -65,6 +66,9 @@ class TopicsPort(Protocol):
     def stepped_down(self) -> None:
         """A root lost its lease and seeks: like `parent_lost` for a broker that had none."""
 
+    def answered(self, link: Connection, asked: int) -> None:
+        """BRK-L7: a neighbour has answered the Ping that it was sent at that time."""
+
     def handed_up(self) -> bool:
         """BRK-J3: whether the parent has everything that is held here."""
 
@@ -79,10 +83,15 @@ class TopicsPort(Protocol):
 
     def fenced(self) -> Fenced: ...
 
-    def merge_roster(self, roster: Roster, fenced: Fenced) -> None:
+    def closed(self) -> Closed:
+        """BRK-F7: the sessions that are folded."""
+
+    def merge_roster(self, roster: Roster, fenced: Fenced, closed: Closed | None = None) -> None:
         """BRK-O14.1, BRK-M9.4: what other brokers know."""
 
-    def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
+    def client_attached(
+        self, client: Connection, peer: Peer, attach_no: int, ticket: str = "", seal: bytes = b""
+    ) -> None:
         """BRK-M1: a client said Attach; the overlay has already answered with a View."""
 
     def client_lost(self, client: Connection, *, gone: bool) -> None:

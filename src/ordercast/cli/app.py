@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from ordercast.cli import brokering, demo, exploring, judging, messaging, running, studying
-from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, FAILED, READER_GONE, explain
+from ordercast.cli import (
+    brokering,
+    demo,
+    engine,
+    exploring,
+    judging,
+    keeping,
+    messaging,
+    monitoring,
+    running,
+    sizing,
+    studying,
+    synthesizing,
+    top,
+)
+from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, FAILED, INTERRUPTED, READER_GONE, explain, lack_of_room
 from ordercast.cli.options import silence_output
+
+
+class _CtrlC(Exception):  # noqa: N818 - no error
+    """Somebody pressed it. Typer would make an exit code of KeyboardInterrupt, like one that a command chose."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _CtrlC from None
+
 
 app = typer.Typer(
     name="ordercast",
+    cls=_Commands,
     help="Publish/subscribe with a delivery guarantee per message, and the proof from the trace that it held.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -40,28 +71,27 @@ def _root(
     """Publish/subscribe with a delivery guarantee per message, and the proof from the trace that it held."""
 
 
-app.command()(demo.demo)
-app.command()(running.simulate)
-app.command()(running.run)
-app.command()(judging.verify)
-app.command()(judging.metrics)
-app.command()(judging.report)
-app.command()(studying.protocols)
-app.command()(running.shrink)
-app.command()(running.new_protocol)
-app.command()(exploring.explore)
-app.command()(brokering.broker)
-app.command()(brokering.up)
-app.command()(brokering.status)
-app.command()(brokering.kill)
-app.command()(brokering.restart)
-app.command()(brokering.down)
-app.command()(brokering.leave)
-app.command()(brokering.remove)
-app.command()(brokering.explain)
-app.command()(messaging.pub)
-app.command()(messaging.sub)
-app.add_typer(studying.experiment, name="experiment")
+_GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Begin here": (demo.demo,),
+    "Publish and subscribe": (messaging.pub, messaging.sub, keeping.history, keeping.keep),
+    "Brokers": (
+        brokering.broker, brokering.up, brokering.status, brokering.kill, brokering.restart, brokering.down,
+        brokering.leave, brokering.remove, brokering.explain, top.top,
+    ),
+    "Did it hold?": (
+        judging.verify, monitoring.monitor, judging.metrics, judging.report, judging.shiviz, synthesizing.synth,
+    ),
+    "Protocols and studies": (
+        running.simulate, running.run, running.shrink, exploring.explore, running.new_protocol, studying.protocols,
+        sizing.size_buffer,
+    ),
+}  # fmt: skip
+
+for panel, commands in _GROUPS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(engine.engine, name="engine", rich_help_panel="Did it hold?")
+app.add_typer(studying.experiment, name="experiment", rich_help_panel="Protocols and studies")
 
 
 def main() -> None:
@@ -70,20 +100,23 @@ def main() -> None:
     Exit codes: 0 held, 1 violated, 2 bad input, 3 something is missing here, 4 undecided, 70 failed inside: a
     protocol's code or ours raised what it must never raise (ORDERCAST_TRACEBACK=1 shows the whole way there).
     """
+    _keep_interrupts_quiet()
+    lack = lack_of_room()
+    if lack:
+        sys.exit(_complain(lack, ENVIRONMENT_LACKS))
     try:
         code = app(standalone_mode=False)
+    except (KeyboardInterrupt, _CtrlC):
+        code = _interrupted()
     except TyperException as error:
         code = _usage_error(error)
-    except KeyboardInterrupt:
-        sys.stderr.write("ordercast: interrupted\n")
-        code = 130
     except BrokenPipeError:
         code = READER_GONE
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a line
         line, code = explain(error)
         if code == FAILED and os.environ.get("ORDERCAST_TRACEBACK"):
             traceback.print_exc()
-        sys.stderr.write(f"ordercast: {line}\n")
+        _complain(line, code)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -91,10 +124,33 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _keep_interrupts_quiet() -> None:
+    """Whoever presses Ctrl-C knows it: what Spark's bridge to Java logs about it is not worth a page."""
+    logging.getLogger().addFilter(_is_no_interrupt)
+    bridge = logging.getLogger("py4j")
+    bridge.addHandler(logging.NullHandler())
+    bridge.propagate = False  # A lost Java comes as an exception, too.
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
+
+
+def _interrupted() -> int:
+    """Ctrl-C: Spark's Java ends now, started completely or not, and nobody prints where it was."""
+    from ordercast.verify.spark.gateway import end_java
+
+    end_java()
+    return _complain("interrupted", INTERRUPTED)
+
+
+def _complain(line: str, code: int) -> int:
+    sys.stderr.write(f"ordercast: {line}\n")
+    return code
+
+
 def _usage_error(error: TyperException) -> int:
     """One line for a wrong option or argument; typer's own exit requests keep their code."""
-    if isinstance(error, typer.Abort):
-        return 130
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     if message:
         sys.stderr.write(f"ordercast: {' '.join(message.split())}\n")

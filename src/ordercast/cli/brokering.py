@@ -15,7 +15,7 @@ from ordercast.cli.options import Json, console, print_json
 from ordercast.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from ordercast.net.brokers.cluster import BrokerState, Cluster
+    from ordercast.net.brokers.cluster import BrokerCluster, BrokerState
     from ordercast.net.brokers.cluster_file import ClusterFile
     from ordercast.net.brokers.process import Launch
 
@@ -50,6 +50,8 @@ def broker(
     data: Annotated[Path | None, typer.Option(help="Directory for a log that outlives the process.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Run directory to record this broker's events in.")] = None,
     admin: Annotated[str, typer.Option(help="HOST:PORT of health, metrics and status.")] = "",
+    nats: Annotated[str, typer.Option(help="HOST:PORT of the door for clients of NATS.")] = "",
+    web: Annotated[str, typer.Option(help="HOST:PORT of the door for browsers and HTTP.")] = "",
     salvage: Salvage = False,
     ready: Annotated[Path | None, typer.Option(hidden=True, help="File to write when started.")] = None,
     end_with_parent: Annotated[
@@ -63,16 +65,18 @@ def broker(
     """
     import logging
 
+    from ordercast.doors import open_doors
     from ordercast.net.brokers.process import run
     from ordercast.net.json_logs import log_to_stderr
     from ordercast.net.supervise.parent_death import end_with_standard_input
 
     described = _cluster_file(cluster, config)
     launch = _launch(broker_id, listen, parent, described, data, trace, admin, salvage=salvage)
+    launch = _with_doors(launch, nats, web)
     log_to_stderr(logging.INFO if verbose else logging.WARNING)
     if end_with_parent:
         end_with_standard_input()
-    code = run(launch, ready)
+    code = run(launch, ready, open_doors)
     if code:
         raise typer.Exit(code)
 
@@ -115,6 +119,20 @@ def _launch(
     )
 
 
+def _with_doors(launch: Launch, nats: str, web: str) -> Launch:
+    """The launch with the doors that the command line asks for, or else the cluster file."""
+    from ordercast.net.wire.credentials import split_address
+
+    cluster = launch.cluster
+    entry = cluster.find(launch.id)
+    doors: dict[str, str] = {}
+    for name, asked, table in (("nats", nats, cluster.nats), ("web", web, cluster.web)):
+        if asked:
+            split_address(asked, f"--{name}")
+        doors[name] = asked or (getattr(entry, name) if entry is not None else "") or table.listen
+    return msgspec.structs.replace(launch, **doors)
+
+
 def up(
     cluster: ClusterArgument,
     wait: Annotated[float, typer.Option(help="Seconds to wait until every broker is in the tree; 0: do not.")] = 15.0,
@@ -124,12 +142,15 @@ def up(
 
     Example: ordercast up bank.toml && ordercast pub accounts.PT hello --broker 127.0.0.1:7000
     """
-    from ordercast.net.brokers.cluster import Cluster
+    from ordercast.net.brokers.cluster import BrokerCluster
 
-    found = Cluster(cluster)
+    found = BrokerCluster(cluster)
     found.up()
     complete = not wait or found.await_tree(wait)
     _print_status(found, json=json)
+    for entry in found.config.broker if not json else ():
+        if entry.web:
+            typer.echo(f"{entry.id}: live page at http{'s' if found.config.tls else ''}://{entry.web}/")
     if not complete:
         typer.echo(f"not every broker is in the tree after {wait:g} s; logs: {found.run_directory}", err=True)
         raise typer.Exit(VIOLATED)
@@ -160,7 +181,7 @@ def kill(
     if name not in known:
         raise unknown_name("signal", signal, [member.removeprefix("SIG") for member in known])
     pid = _find(cluster).kill(broker_id, signals.Signals[name])
-    _say({"id": broker_id, "pid": pid, "signal": name}, f"{broker_id}: {name} to process {pid}", json=json)
+    say({"id": broker_id, "pid": pid, "signal": name}, f"{broker_id}: {name} to process {pid}", json=json)
 
 
 def restart(broker_id: BrokerId, cluster: ClusterOption = None, salvage: Salvage = False, json: Json = False) -> None:
@@ -172,7 +193,7 @@ def restart(broker_id: BrokerId, cluster: ClusterOption = None, salvage: Salvage
     found.restart(broker_id, salvage=salvage)
     process = found.process(broker_id)
     pid = process.pid if process is not None else None
-    _say({"id": broker_id, "pid": pid}, f"{broker_id}: process {pid}", json=json)
+    say({"id": broker_id, "pid": pid}, f"{broker_id}: process {pid}", json=json)
 
 
 def down(cluster: ClusterOption = None, json: Json = False) -> None:
@@ -181,7 +202,7 @@ def down(cluster: ClusterOption = None, json: Json = False) -> None:
     Example: ordercast down --cluster bank.toml
     """
     stopped = _find(cluster).down()
-    _say({"stopped": stopped}, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running", json=json)
+    say({"stopped": stopped}, f"stopped: {', '.join(stopped)}" if stopped else "nothing was running", json=json)
 
 
 def leave(
@@ -196,8 +217,8 @@ def leave(
 
     Example: ordercast leave b9
     """
-    _let_go("leave", broker_id, _admin_ports(cluster, admin or []), token, wait)
-    _say({"id": broker_id, "left": True}, f"{broker_id}: left for good; a cluster file need not name it", json=json)
+    _let_go("leave", broker_id, admin_ports(cluster, admin or []), token, wait)
+    say({"id": broker_id, "left": True}, f"{broker_id}: left for good; a cluster file need not name it", json=json)
 
 
 def remove(
@@ -213,9 +234,9 @@ def remove(
     Refused while the broker is alive, and unless more than half of the others stand behind it.
     Example: ordercast remove b2
     """
-    _let_go("remove", broker_id, _admin_ports(cluster, admin or []), token, wait)
+    _let_go("remove", broker_id, admin_ports(cluster, admin or []), token, wait)
     line = f"{broker_id}: struck off; what was only on its disk is given up; a cluster file need not name it"
-    _say({"id": broker_id, "removed": True}, line, json=json)
+    say({"id": broker_id, "removed": True}, line, json=json)
 
 
 def _let_go(deed: str, broker_id: str, known: tuple[list[tuple[str, str]], str], token: str, wait: float) -> None:
@@ -259,30 +280,36 @@ def explain(
     token: AdminToken = "",
     json: Json = False,
 ) -> None:
-    """Where a message is at every broker, and what it waits for there.
+    """Where a message is at every broker, and what it waits for there. Exit 1 if no broker knows it.
 
     Example: ordercast explain ann/accounts.PT#7
     """
     from ordercast.net.brokers import admin_client
 
     answers: list[dict[str, Any]] = []
-    ports, known = _admin_ports(cluster, admin or [])
+    ports, known = admin_ports(cluster, admin or [])
     for name, address in ports:
         told = admin_client.explain(address, message, token or known) if address else None
         answers.append(told if told is not None else {"broker": name, "msg": message, "state": "no answer"})
     if json:
         print_json(answers)
-        return
+    else:
+        _print_explained(answers)
+    if all(answer.get("state") in ("unknown", "no answer") for answer in answers):
+        raise typer.Exit(VIOLATED)
+
+
+def _print_explained(answers: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table("broker", "where", "what it waits for")
     for answer in answers:
         rest = {key: value for key, value in answer.items() if key not in _SHOWN}
-        table.add_row(str(answer["broker"]), str(answer.get("state", "")), _told(rest))
+        table.add_row(str(answer["broker"]), str(answer.get("state", "")), in_words(rest))
     console().print(table)
 
 
-def _admin_ports(cluster: Path | None, admin: list[str]) -> tuple[list[tuple[str, str]], str]:
+def admin_ports(cluster: Path | None, admin: list[str]) -> tuple[list[tuple[str, str]], str]:
     """Name and admin port of each broker, and the token that the cluster's file knows."""
     if admin:
         return [(address, address) for address in admin], ""
@@ -292,20 +319,20 @@ def _admin_ports(cluster: Path | None, admin: list[str]) -> tuple[list[tuple[str
     return ports, found.config.admin_token
 
 
-def _find(cluster: Path | None) -> Cluster:
-    from ordercast.net.brokers.cluster import Cluster
+def _find(cluster: Path | None) -> BrokerCluster:
+    from ordercast.net.brokers.cluster import BrokerCluster
 
-    return Cluster.find(cluster)
+    return BrokerCluster.find(cluster)
 
 
-def _say(value: Any, line: str, *, json: bool) -> None:
+def say(value: Any, line: str, *, json: bool) -> None:
     if json:
         print_json(value)
     else:
         typer.echo(line)
 
 
-def _print_status(cluster: Cluster, *, json: bool) -> list[BrokerState]:
+def _print_status(cluster: BrokerCluster, *, json: bool) -> list[BrokerState]:
     states = cluster.status()
     if json:
         print_json([msgspec.structs.asdict(state) for state in states])
@@ -318,20 +345,20 @@ def _print_status(cluster: Cluster, *, json: bool) -> list[BrokerState]:
         clients = [c for c in (state.detail or {}).get("connections", ()) if c["kind"] == "client"]
         told = state.state if state.problem is None else f"{state.state}: {state.problem}"
         table.add_row(
-            state.id, told, _told(tree.get("role")), _told(tree.get("term")), _told(tree.get("parent")),
-            _told(tree.get("children")), str(len(clients)) if state.detail else "", state.address,
+            state.id, told, in_words(tree.get("role")), in_words(tree.get("term")), in_words(tree.get("parent")),
+            in_words(tree.get("children")), str(len(clients)) if state.detail else "", state.address,
             str(state.pid or ""),
         )  # fmt: skip
     console().print(table)
     return states
 
 
-def _told(value: Any) -> str:
+def in_words(value: Any) -> str:
     """A value of a status as people read it."""
     if value is None:
         return ""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_told(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {in_words(item)}" for key, item in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_told, value))
+        return ", ".join(map(in_words, value))
     return str(value)

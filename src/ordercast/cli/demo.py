@@ -18,8 +18,9 @@ from ordercast.core.errors import UsageError
 
 if TYPE_CHECKING:
     from ordercast.experiments.demo.run import Ended
+    from ordercast.experiments.demo.setting import Play
     from ordercast.services.bank_replica import Summary
-    from ordercast.verify.spark.run_metrics import RunMetrics
+    from ordercast.verify.metrics.values import RunMetrics
     from ordercast.verify.verdict import Verdict
 
 _PARTS = ("run", "brokers", "replicas")
@@ -30,6 +31,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="Directory for the run and the report.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Seed of the operations and of the moments of the crashes.")] = 0,
     master: Master = None,
+    live: Annotated[bool, typer.Option("--live", help="Show it as a page with buttons that kill brokers.")] = False,
+    minutes: Annotated[float, typer.Option(min=0.05, max=60, help="How long the bank works, with --live.")] = 3.0,
     json: Json = False,
 ) -> None:
     """The main job, end to end: brokers are killed under a replicated bank, and the trace is judged on Spark.
@@ -37,22 +40,24 @@ def demo(
     Eight brokers as processes on this machine, five bank replicas on them, the root and two more brokers killed while
     they work; then verify, metrics and report. Exit 0 only if everything held and no operation was lost.
 
+    With --live it prints the address of a page, and nobody is killed but by you, there.
+
     Example: ordercast demo --out runs/demo --seed 1
     """
     from ordercast.experiments.demo.run import perform
-    from ordercast.experiments.demo.setting import play
+    from ordercast.experiments.demo.setting import live_play, play
     from ordercast.verify.spark.session import session
 
     say = _clock()
     _make_room(out)
     if sys.stderr.isatty():
         say("starting Spark")
-    session(master, quick=True)  # First: without Java there is no need to begin.
-    planned = play(seed)
+    session(master, quick=True, warm=True)  # First: without Java there is no need to begin.
+    planned = live_play(seed, minutes) if live else play(seed)
     for words in planned.in_words():
         say(words)
     try:
-        ended = perform(planned, out, say)
+        ended = _perform_live(planned, out, say) if live else perform(planned, out, say)
     except UsageError as error:
         say(f"could not go on: {error}")
         raise typer.Exit(VIOLATED) from None
@@ -69,6 +74,18 @@ def demo(
     code = worst([verdict.exit_code() for verdict in verdicts] + [VIOLATED] * bool(ended.problems))
     say("everything held" if code == 0 else "not everything held")
     raise typer.Exit(code)
+
+
+def _perform_live(planned: Play, out: Path, say: Callable[[str], None]) -> Ended:
+    from ordercast.experiments.demo.live import LiveControl
+    from ordercast.experiments.demo.run import perform
+    from ordercast.experiments.demo.stage import free_ports
+    from ordercast.experiments.ginger.setting import BROKERS
+
+    doors = {broker: f"127.0.0.1:{port}" for broker, port in free_ports(BROKERS).items()}
+    with LiveControl(doors) as control:
+        say(f"watch it, and kill brokers, at {control.origin}/")
+        return perform(planned, out, say, control)
 
 
 def _clock() -> Callable[[str], None]:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import resource
 import traceback
 
 from ordercast.core.errors import UsageError
+from ordercast.core.extras import missing_extra
 
 HELD, VIOLATED, BAD_INPUT, ENVIRONMENT_LACKS, UNDECIDED = range(5)
 FAILED = 70
 """Something inside failed that must never fail: a protocol's code, or ours. Brokers end with it, too."""
+INTERRUPTED = 130
+"""As of a process that Ctrl-C has ended."""
 READER_GONE = 141
 """As of a process that a broken pipe has ended, where there was no result yet to exit with."""
 _LONGEST = 500
+_LEAST_BYTES = 768 << 20
+"""Of address space: with less, libraries that the judge loads end the process by themselves, with code 1."""
+
+
+def lack_of_room() -> str:
+    """Why no command can run here: the limit on address space, if it is too low; empty: they can."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit >= _LEAST_BYTES:
+        return ""
+    return f"only {limit >> 20} MiB of address space are allowed; {_LEAST_BYTES >> 20} are needed (ulimit -v)"
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -28,6 +42,8 @@ def explain(error: Exception) -> tuple[str, int]:
         return f"{error.filename}: {error.strerror}", BAD_INPUT
     if isinstance(error, MemoryError):
         return "memory is exhausted: this machine has not enough of it for a trace of this size", ENVIRONMENT_LACKS
+    if isinstance(error, ImportError) and (line := missing_extra(error)):
+        return line, ENVIRONMENT_LACKS
     gave_out = what_gave_out(error)
     return (gave_out, ENVIRONMENT_LACKS) if gave_out else (_failure(error), FAILED)
 

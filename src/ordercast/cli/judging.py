@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ordercast.cli.exits import worst
-from ordercast.cli.options import Json, Master, Paths, console, print_json
+from ordercast.cli.exits import BAD_INPUT, worst
+from ordercast.cli.options import Json, Master, Paths, Traces, console, print_json
 from ordercast.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ordercast.verify.spark.run_metrics import RunMetrics
+    from ordercast.verify.metrics.values import RunMetrics
     from ordercast.verify.verdict import Verdict
 
 _SMALL_BYTES = 64 << 20
+_FILES = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".gz")
 
 Checks = Annotated[str | None, typer.Option(help="Only these checks, separated by commas.")]
 Scope = Annotated[str | None, typer.Option(help="Scope of causal order: topic or global; the run's own if not given.")]
@@ -30,13 +32,28 @@ Members = Annotated[
 OwnDeliveries = Annotated[
     str | None, typer.Option(help="Do nodes have to deliver their own messages, yes or no? As it looks if not given.")
 ]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="auto, local (a run is one task) or distributed (its rows stay where they are).")
+]
+FromFormat = Annotated[
+    str | None, typer.Option(help="Traces of another tool: cs451, shiviz, libp2p, jepsen-kafka or otel.")
+]
+Parser = Annotated[
+    str | None, typer.Option(help="Of a ShiViz log: a regular expression with the groups host, clock and event.")
+]
+Causes = Annotated[
+    Path | None,
+    typer.Option(help="Localized causal order: lines 'P A B', or JSON: what A and B publish affects what P does."),
+]
+OneClock = Annotated[bool, typer.Option("--one-clock", help="All times come from one clock: you vouch for it.")]
+NoSpark = Annotated[bool, typer.Option("--no-spark", help="Work in this process, for a quick look.")]
 Complete = Annotated[
     bool, typer.Option("--complete", help="Nothing was under way at the end: what is missing is a violation.")
 ]
 
 
 def verify(
-    paths: Paths,
+    paths: Traces,
     master: Master = None,
     checks: Checks = None,
     scope: Scope = None,
@@ -44,7 +61,12 @@ def verify(
     members: Members = None,
     own_deliveries: OwnDeliveries = None,
     complete: Complete = False,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Judge in this process, for a quick look.")] = False,
+    no_spark: NoSpark = False,
+    engine: EngineName = "auto",
+    from_format: FromFormat = None,
+    parser: Parser = None,
+    causes: Causes = None,
+    one_clock: OneClock = False,
     json: Json = False,
 ) -> None:
     """Judge traces. Exit 0 held, 1 violated (with witness), 4 undecided.
@@ -61,56 +83,129 @@ def verify(
         "members": None if members is None else read_members(members),
         "own_deliveries": None if own is None else own == "yes",
         "complete": complete,
+        "one_clock": one_clock,
+        "causes": None if causes is None else _causes(causes),
     }
-    verdicts = _judge(paths, master=master, spark=not no_spark, **asked)
+    if from_format is not None:
+        verdicts, problems = _judge_imported(paths, from_format, parser, **asked)
+        _print_verdicts(verdicts, json=json)
+        raise typer.Exit(_exit_code(verdicts, problems))
+    given = _one_of("--engine", engine, ("auto", "local", "distributed")) or "auto"
+    expect_master(master)
+    spark = on_spark(no_spark=no_spark)
+    verdicts, problems = _judge(paths, master=master, spark=spark, engine=given, **asked)
+    _print_verdicts(verdicts, json=json)
+    _tell_where(spark=spark, json=json)
+    raise typer.Exit(_exit_code(verdicts, problems))
+
+
+def _print_verdicts(verdicts: list[Verdict], *, json: bool) -> None:
     if json:
         print_json(verdicts)
-    else:
-        from ordercast.report.text import print_verdicts
+        return
+    from ordercast.report.text import print_verdicts
 
-        print_verdicts(verdicts, console())
-    raise typer.Exit(worst([verdict.exit_code() for verdict in verdicts]))
+    print_verdicts(verdicts, console())
 
 
-def metrics(paths: Paths, master: Master = None, json: Json = False) -> None:
+def metrics(paths: Paths, master: Master = None, no_spark: NoSpark = False, json: Json = False) -> None:
     """Measure traces: throughput, latency per guarantee, header bytes, hold-back, repair.
 
     Example: ordercast metrics runs/r7 --json
     """
-    measured = measure_on_spark(paths, master)
+    expect_master(master)
+    spark = on_spark(no_spark=no_spark)
+    measured = _measure(paths, master, spark=spark)
     if json:
         print_json(measured)
         return
     from ordercast.report.text import print_metrics
 
     print_metrics(measured, console())
+    _tell_where(spark=spark, json=json)
 
 
 def report(
     paths: Paths,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")],
     master: Master = None,
+    no_spark: NoSpark = False,
 ) -> None:
     """Judge and measure traces, and draw one self-contained page. Prints its path; exits as verify does.
 
     Example: ordercast report runs/r7 runs/r8 -o report.html
     """
-    verdicts = _judge(paths, master=master, spark=True)
-    write_page(out, verdicts, measure_on_spark(paths, master))
+    expect_master(master)
+    _expect_place_for(out)
+    spark = on_spark(no_spark=no_spark)
+    verdicts, problems = _judge([str(path) for path in paths], master=master, spark=spark)
+    if problems:
+        raise typer.Exit(BAD_INPUT)
+    write_page(out, verdicts, _measure(paths, master, spark=spark))
     typer.echo(out)
-    raise typer.Exit(worst([verdict.exit_code() for verdict in verdicts]))
+    raise typer.Exit(_exit_code(verdicts, problems))
+
+
+def _exit_code(verdicts: list[Verdict], problems: list[str]) -> int:
+    return worst([verdict.exit_code() for verdict in verdicts] + [BAD_INPUT] * len(problems))
+
+
+def _tell_where(*, spark: bool, json: bool) -> None:
+    """Part of the summary: the same kernels did the work, but not as tasks of Spark."""
+    if not spark and not json:
+        typer.echo("(worked out in this process, without Spark)")
+
+
+def _expect_place_for(out: Path) -> None:
+    """A page that cannot be written is said before the work, not after it."""
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise UsageError(f"--out: {out} {'is a directory' if out.is_dir() else 'is in no directory that exists'}")
+
+
+def expect_master(master: str | None) -> None:
+    if master is not None:
+        from ordercast.verify.spark.session import expect_master as expect
+
+        expect(master)
+
+
+def on_spark(*, no_spark: bool) -> bool:
+    """Whether Spark does the work; where it is not installed it cannot, and one line says so."""
+    if no_spark:
+        return False
+    if importlib.util.find_spec("pyspark") is not None:
+        return True
+    typer.echo("ordercast: working without Spark, which is not installed (pip install 'ordercast[spark]')", err=True)
+    return False
 
 
 def judge_on_spark(paths: list[Path], master: str | None, *, witnesses: int, complete: bool) -> list[Verdict]:
+    from ordercast.trace.store import TraceError
     from ordercast.verify.spark.jobs import verify_runs
 
-    return verify_runs(_session(master, paths), paths, witnesses=witnesses, complete=complete)
+    names = [str(path) for path in paths]
+    verdicts, problems = verify_runs(_session(master, names), names, witnesses=witnesses, complete=complete)
+    if problems:
+        raise TraceError(problems[0])
+    return verdicts
 
 
 def measure_on_spark(paths: list[Path], master: str | None) -> list[RunMetrics]:
     from ordercast.verify.spark.metrics import measure
 
-    return measure(_session(master, paths), paths)
+    return measure(_session(master, [str(path) for path in paths]), paths)
+
+
+def _measure(paths: list[Path], master: str | None, *, spark: bool) -> list[RunMetrics]:
+    from ordercast.verify.load import find_runs
+
+    for path in paths:
+        find_runs(path)  # What is missing is said before Spark starts.
+    if spark:
+        return measure_on_spark(paths, master)
+    from ordercast.verify.metrics.local import measure
+
+    return measure(paths)
 
 
 def write_page(out: Path, verdicts: list[Verdict], measured: list[RunMetrics]) -> None:
@@ -126,23 +221,113 @@ def write_page(out: Path, verdicts: list[Verdict], measured: list[RunMetrics]) -
     write_report(out, runs)
 
 
-def _judge(paths: list[Path], *, master: str | None, spark: bool, **asked: Any) -> list[Verdict]:
-    if not spark:
-        from ordercast.verify.judge import judge_path
+def _judge(
+    paths: list[str], *, master: str | None, spark: bool, engine: str = "auto", **asked: Any
+) -> tuple[list[Verdict], list[str]]:
+    """The verdicts of all runs that can be read, and a line about each that cannot."""
+    if spark and _lacking(paths) != paths:
+        from ordercast.verify.spark.jobs import verify_runs
 
-        return [verdict for path in paths for verdict in judge_path(path, **asked)]
-    from ordercast.verify.spark.jobs import verify_runs
+        running = _session(master, paths, moves_only=not any(path.endswith(_FILES) for path in paths))
+        verdicts, problems = verify_runs(running, paths, engine=engine, **asked)
+    else:
+        verdicts, problems = _judge_here(paths, **asked)
+    _complain(problems)
+    return verdicts, problems
 
-    return verify_runs(_session(master, paths), paths, **asked)
+
+def _lacking(paths: list[str]) -> list[str]:
+    """Paths at which there is nothing: if these are all, Spark need not start to say so."""
+    return [path for path in paths if "://" not in path and not path.startswith("file:") and not Path(path).exists()]
 
 
-def _session(master: str | None, paths: list[Path]) -> SparkSession:
-    """Small traces are done before Java's second compiler pays off: leave it out for them."""
+def _complain(problems: list[str]) -> None:
+    for problem in problems:
+        typer.echo(f"ordercast: {problem}", err=True)
+
+
+def _judge_imported(
+    paths: list[str], format_: str, parser: str | None, **asked: Any
+) -> tuple[list[Verdict], list[str]]:
+    """As _judge, for traces that another tool wrote."""
+    from ordercast.trace.store import TraceError
+    from ordercast.verify.importers.choose import FORMATS, PROMISED, import_trace
+    from ordercast.verify.judge import judge_trace
+
+    if format_ not in FORMATS:
+        raise UsageError(f"--from-format: {unknown_name('format', format_, FORMATS)}")
+    asked["checks"] = asked["checks"] or PROMISED.get(format_)
+    verdicts: list[Verdict] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            verdicts.append(judge_trace(import_trace(format_, Path(path), parser=parser), **asked))
+        except TraceError as error:
+            problems.append(str(error))
+    _complain(problems)
+    return verdicts, problems
+
+
+def _causes(path: Path) -> dict[str, list[str]]:
+    from ordercast.verify.asked import read_members
+    from ordercast.verify.importers.cs451 import read_causes
+
+    return read_members(path) if path.suffix == ".json" else read_causes(path)
+
+
+def shiviz(
+    path: Annotated[Path, typer.Argument(help="A run directory or trace file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")],
+) -> None:
+    """Write a trace as a log for ShiViz, which draws it in a browser. Prints its path.
+
+    Example: ordercast shiviz runs/r7 -o r7.log
+    """
+    from ordercast.trace.store import TraceError
+    from ordercast.verify.importers.shiviz import log_of
+    from ordercast.verify.load import load
+
+    traces = list(load(path))
+    if len(traces) != 1:
+        raise TraceError(f"{path}: {len(traces)} runs; a log has one")
+    with out.open("w", encoding="utf-8") as file:
+        file.writelines(log_of(traces[0]))
+    typer.echo(out)
+
+
+def _judge_here(paths: list[str], **asked: Any) -> tuple[list[Verdict], list[str]]:
+    from ordercast.trace.store import TraceError
+    from ordercast.verify.judge import judge_path
+    from ordercast.verify.load import find_runs
+
+    verdicts: list[Verdict] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            runs = find_runs(Path(path))
+        except TraceError as error:
+            problems.append(str(error))
+            continue
+        for run in runs:
+            try:
+                verdicts += judge_path(run, **asked)
+            except TraceError as error:
+                problems.append(str(error))
+    return verdicts, problems
+
+
+def _session(master: str | None, paths: list[str], *, moves_only: bool = False) -> SparkSession:
+    """Small traces are done before Java's second compiler pays off: leave it out for them.
+
+    So is all that Java does where it `moves_only` bytes to our kernels.
+    """
     from ordercast.verify.spark.session import session
 
-    files = [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path])]
+    given = [Path(path) for path in paths]
+    files = [file for path in given for file in (path.rglob("*") if path.is_dir() else [path])]
     size = sum(file.stat().st_size for file in files if file.is_file())
-    return session(master, quick=size < _SMALL_BYTES)
+    quick = moves_only or (size < _SMALL_BYTES and all(path.exists() for path in given))
+    return session(master, quick=quick, warm=True)
 
 
 def _known_checks(given: str | None) -> list[str] | None:
@@ -159,7 +344,7 @@ def _known_checks(given: str | None) -> list[str] | None:
     return names
 
 
-def _one_of(option: str, given: str | None, known: tuple[str, str]) -> str | None:
+def _one_of(option: str, given: str | None, known: tuple[str, ...]) -> str | None:
     if given is not None and given not in known:
-        raise UsageError(f"{option}: {given!r} is neither {known[0]!r} nor {known[1]!r}")
+        raise UsageError(f"{option}: {given!r} is neither {' nor '.join(map(repr, known))}")
     return given

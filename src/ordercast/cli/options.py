@@ -22,6 +22,10 @@ _FILE_WIDTH = 120
 Master = Annotated[str | None, typer.Option(help="Spark master, such as local[2] or spark://HOST:PORT.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 Paths = Annotated[list[Path], typer.Argument(help="Run directories, or trace files: .parquet, .jsonl, .csv.")]
+Traces = Annotated[
+    list[str],
+    typer.Argument(help="Run directories, trace files (.parquet, .jsonl, .csv), or where Spark can read: hdfs://…"),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of the run; the scenario's own if not given.")]
 Protocol = Annotated[
     str | None,
@@ -62,10 +66,13 @@ def silence_output() -> None:
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Progress | None]:
-    """A bar on stderr for work that takes over two seconds; nothing if stderr is not a terminal."""
+def progress_bar(label: str) -> Iterator[Progress]:
+    """A bar on stderr for work that takes over two seconds; plain lines, now and then, if that is not a terminal."""
     if not sys.stderr.isatty():
-        yield None
+        from ordercast.verify.spark.progress import PlainProgress
+
+        plain = PlainProgress(label)
+        yield lambda share: plain.show(f"{share:.0%}")
         return
     import time
 

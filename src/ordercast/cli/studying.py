@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from ordercast.cli.exits import HELD, UNDECIDED, VIOLATED
+from ordercast.cli.judging import expect_master, on_spark
 from ordercast.cli.options import Json, Master, console, print_json, progress_bar
 
 if TYPE_CHECKING:
@@ -94,6 +95,9 @@ def run_study(
         int | None, typer.Option(min=1, help="Only so many seeds of each point; all if not given.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget finished configurations of an earlier run.")] = False,
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Run it in processes of this machine, without Spark.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run a study: results.parquet, figures/, claims.json and report.html. Goes on where an earlier run stopped.
@@ -105,15 +109,27 @@ def run_study(
     from ordercast.report.study import write_study_report
 
     study = lookup(name)
+    study.configurations(scale)  # A wrong scale is said before anything starts.
+    expect_master(master)
+    spark = on_spark(no_spark=no_spark)
     out = out or Path("runs") / f"{name}-{scale}"
     with progress_bar(f"{name}, {scale}") as progress:
-        advance = None if progress is None else (lambda done, total: progress(done / total))
-        result = run(study, scale=scale, out=out, master=master, progress=advance, fresh=fresh, seeds=seeds)
+        result = run(
+            study,
+            scale=scale,
+            out=out,
+            master=master,
+            progress=lambda done, total: progress(done / total),
+            fresh=fresh,
+            seeds=seeds,
+            spark=spark,
+        )
     page = out / "report.html"
     command = f"ordercast experiment run {name} --scale {scale}{f' --seeds {seeds}' if seeds else ''}"
     write_study_report(page, _page(result, command))
     if json:
-        print_json({"out": str(out), "claims": result.claims, "failed": result.failed, "executed": result.executed})
+        print_json({"out": str(out), "claims": result.claims, "failed": result.failed, "executed": result.executed,
+                    "ran_on": result.ran_on or "Spark"})  # fmt: skip
     else:
         _print_result(result)
         typer.echo(f"report: {page}")
@@ -161,6 +177,7 @@ def _print_result(result: StudyResult) -> None:
         table.add_row(claim.id, whose, claim.statement, claim.measured, _HOLDS[claim.holds])
     screen = console()
     screen.print(table)
-    screen.print(f"{result.table.num_rows} configurations, {result.executed} of them run now; {result.runs}")
+    where = f" {result.ran_on}" if result.ran_on else ""
+    screen.print(f"{result.table.num_rows} configurations, {result.executed} of them run now{where}; {result.runs}")
     for failure in result.failed:
         screen.print(f"failed: {failure.id} {failure.parameters}: {failure.error}", style="red", markup=False)

@@ -47,6 +47,8 @@ class Edge(State):
         self.ledger = ledger
         self.watcher = watcher
         self.attach_no = attach_no
+        self.ticket, self.seal = "", b""
+        """BRK-F1: what the next Attach shows."""
         self.candidates = Candidates(addresses)
         self.connection: Connection | None = None
         self.address = ""
@@ -60,6 +62,10 @@ class Edge(State):
         self.passes = 0
         self.in_vain = 0
         """Edges given up in a row because a topic stayed unconfirmed."""
+
+    def show(self, ticket: str, seal: bytes) -> None:
+        """BRK-F1: from the next Attach on."""
+        self.ticket, self.seal = ticket, seal
 
     def seek(self) -> None:
         """Begin a pass over all candidates."""
@@ -93,7 +99,7 @@ class Edge(State):
             self._give_up(f"{self.address} is a {peer.kind}, not a broker")
             return
         self.broker = peer.name
-        self.wires.send(connection, Attach(self.attach_no))
+        self.wires.send(connection, Attach(self.attach_no, self.ticket, self.seal))
 
     def heard(self) -> None:
         """Something has arrived."""
@@ -157,6 +163,11 @@ class Edge(State):
         if silent >= period and self.connection is not None:
             self.wires.send(self.connection, Ping(now))
         self.wires.set_timer(BEAT, period, background=True)
+
+    def begin_anew(self, reason: str) -> None:
+        """What this edge knows of the session is of no use: the next Attach says something else."""
+        if self.connection is not None:
+            self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
         """End the connection and move on. Only a Unsubscribe takes leave of a topic; this does not."""

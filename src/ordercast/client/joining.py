@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
-from ordercast.client.membership import ASKED, GRANTED, LEAVING, LIVE, OUT, RESUMED, Membership, chunks, split
+from ordercast.client.membership import ASKED, GRANTED, LEAVING, LIVE, OUT, RESUMED, Membership, split
 from ordercast.client.session import Session
 from ordercast.client.stability import StabilityReports
 from ordercast.core.ids import Topic
 from ordercast.core.state import State
-from ordercast.pubsub.client_packets import Denied, Granted, Left, Live, Resume, Subscribe, TopicState, Unsubscribe
+from ordercast.pubsub.batches import pieces
+from ordercast.pubsub.client_packets import (
+    Denied,
+    Goodbye,
+    Granted,
+    Left,
+    Live,
+    Resume,
+    Subscribe,
+    TopicState,
+    Unsubscribe,
+)
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
 
+INFO_FROM, FROM_EVERYTHING = "from", "everything"
+"""In the row of a subscription that has the whole past of its topic."""
 _MOST_AT_ONCE = 256
 """Topics that an edge is asked to confirm at a time."""
+
+
+class Past(Protocol):
+    """Port to the subscriptions that begin in the past."""
+
+    def granted(self, membership: Membership, base: Vector) -> None:
+        """The membership counts from now on; `base` is stable."""
+
+    def waits_to_join(self, topic: Topic) -> bool:
+        """Whether it is to be no member yet."""
+
+    def is_whole(self, topic: Topic) -> bool:
+        """Whether it has, or will have, everything that was ever published."""
 
 
 class TopicJoining(State):
     """Brings each membership from OUT to LIVE at every new edge, and back to OUT when the application leaves."""
 
-    constant: ClassVar[tuple[str, ...]] = ("session", "stability")
+    constant: ClassVar[tuple[str, ...]] = ("session", "stability", "past")
+    past: Past
     ordered: ClassVar[tuple[str, ...]] = ("queue",)
 
     def __init__(self, session: Session, stability: StabilityReports) -> None:
@@ -59,6 +87,8 @@ class TopicJoining(State):
                 self._ask_in_turn(membership)
 
     def _needed(self, membership: Membership) -> bool:
+        if membership.wants and self.past.waits_to_join(membership.topic):
+            return False
         return membership.wants is not None or membership.counted or bool(membership.outbox)
 
     def _ask_in_turn(self, membership: Membership) -> None:
@@ -85,7 +115,7 @@ class TopicJoining(State):
         for membership in self.session.memberships():
             membership.phase = OUT
             membership.open = True
-            membership.unsent = []
+            membership.send_nothing_yet()
             membership.reported = None
 
     def _ask(self, membership: Membership) -> None:
@@ -93,7 +123,7 @@ class TopicJoining(State):
         self.asking.add(membership.topic)
         membership.asked_to_receive = membership.wants is True
         membership.counted = True
-        membership.unsent = []
+        membership.send_nothing_yet()
         self.session.send(Subscribe(membership.topic, membership.asked_to_receive))
         self.session.edge.expect_grants()
 
@@ -110,12 +140,13 @@ class TopicJoining(State):
         have, base = membership.have.summary(), membership.base.copy()
         history = self.history_for(membership, packet)
         proof = membership.proof(history)
-        for piece in tuple(chunks(history, settings.batch_entries, settings.batch_bytes)) or ((),):
+        for piece in tuple(pieces(history, settings.batch_entries, settings.batch_bytes)) or ((),):
             attach_no = self.session.edge.attach_no
             if proof is not None:
                 part, proof = split(proof, len(piece))
                 self.session.send(part)
-            self.session.send(Resume(packet.topic, attach_no, have, base, piece, membership.asked_to_receive))
+            receives = membership.asked_to_receive
+            self.session.send(Resume(packet.topic, attach_no, have, base, piece, receives, packet.life))
 
     def history_for(self, membership: Membership, state: TopicState) -> list[Publication]:
         """All that is not stable at the edge, even if it has it now: it may have to forget it before the grant."""
@@ -131,12 +162,16 @@ class TopicJoining(State):
         if membership.asked_to_receive and not packet.receives:
             return  # Of what was asked before.
         membership.phase = GRANTED
+        session.note_membership()
         if membership.wants is True and membership.asked_to_receive and not membership.receiving:
             membership.receiving = True
             session.ledger.member(packet.topic, receives=True, granted=True)
-            session.wires.note("subscribe", {"topic": packet.topic, "broker": session.edge.broker})
+            info = {"topic": packet.topic, "broker": session.edge.broker}
+            whole = {INFO_FROM: FROM_EVERYTHING} if self.past.is_whole(packet.topic) else {}
+            session.wires.note("subscribe", {**info, **whole})
         membership.granted(packet.base)
         self.stability.raise_base(membership, packet.base)
+        self.past.granted(membership, packet.base)
 
     def live(self, packet: Live) -> None:
         """BRK-C6: the outbox again, in order, then what is new."""
@@ -148,11 +183,11 @@ class TopicJoining(State):
         self._answered(packet.topic)
         session.edge.granted()
         membership.republish()
-        session.unsent.add(packet.topic)
+        session.send_soon(packet.topic)
         self.stability.report_soon(membership)
         if membership.wants is None:
             self.leave_if_possible(membership)
-        else:
+        elif membership.receiving:  # That it may publish says nothing about a subscription that is still asked for.
             session.app.live(packet.topic)
 
     def denied(self, packet: Denied) -> None:
@@ -165,8 +200,7 @@ class TopicJoining(State):
         for number in sorted(membership.outbox):
             session.ledger.refused(packet.topic, number)
             session.app.refused(packet.topic, number, packet.reason)
-        membership.outbox.clear()
-        membership.unsent = []
+        membership.drop_outbox()
         membership.wants = None
         self.end_deliveries(membership)
         self._gone_from(membership)
@@ -187,13 +221,7 @@ class TopicJoining(State):
     def end_deliveries(self, membership: Membership) -> None:
         if membership.receiving:
             self.session.wires.note("unsubscribe", {"topic": membership.topic})
-        self._forget_deliveries(membership)
-
-    def _forget_deliveries(self, membership: Membership) -> None:
-        membership.receiving = False
-        membership.history = membership.kept()
-        membership.untaken.clear()
-        membership.taken_of_first = 0
+        membership.end_deliveries()
 
     def leave_if_possible(self, membership: Membership) -> None:
         """Tell the edge, unless a publication of this client still needs the membership."""
@@ -229,8 +257,10 @@ class TopicJoining(State):
         """The client ends for good; what ends with it is for the row that says so."""
         for membership in self.session.memberships():
             membership.wants = None
-            self._forget_deliveries(membership)
+            membership.end_deliveries()
             if membership.phase not in (OUT, LEAVING):
                 self.session.send(Unsubscribe(membership.topic))
             if membership.counted:
                 self._gone_from(membership)
+        if self.session.ticket:
+            self.session.send(Goodbye())

@@ -8,12 +8,17 @@ offered to the next edge when one is lost, so what a dead broker knew is never n
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any, ClassVar, Self
 
+from ordercast.client.answers import Answers
+from ordercast.client.cuts import CUT, CutAsks
+from ordercast.client.deliveries import Deliveries
+from ordercast.client.history import Histories, HistoryRead, PastStart, Start
+from ordercast.client.interests import Interests
 from ordercast.client.joining import TopicJoining
-from ordercast.client.membership import GRANTED, LIVE, NO_KEY, Membership
-from ordercast.client.ports import EDGE, SAFE, ClientApp, ClientLedger, NoClientLedger, SavedClient
+from ordercast.client.membership import LIVE, NO_KEY
+from ordercast.client.ports import ClientApp, ClientLedger, NoClientLedger, SavedClient
+from ordercast.client.replay import Replays
 from ordercast.client.session import Session
 from ordercast.client.settings import ClientSettings
 from ordercast.client.stability import STABILITY, StabilityReports
@@ -23,11 +28,12 @@ from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
 from ordercast.pubsub import client_packets as wire
-from ordercast.pubsub.filters import allows
+from ordercast.pubsub.closed import is_ticket, senseless
+from ordercast.pubsub.extras import Extras
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
 
 CLIENT_CODEC = Codec(wire.CLIENT_PACKETS)
-_keys_of, _topic_of = attrgetter("keys"), attrgetter("topic")
 
 
 class ClientMachine(ProcessMachine):
@@ -55,17 +61,25 @@ class ClientMachine(ProcessMachine):
         self.edge = self.session.edge
         self.stability = StabilityReports(self.session)
         self.joining = self.make_joining()
-        self.watched: set[str] = set(kept.watched)
-        self.finding: dict[str, tuple[Topic, ...]] = {}
-        """Topics of filters whose answer has not come to its end yet."""
+        self.histories = self.make_histories()
+        self.cuts = CutAsks(self.session)
+        self.deliveries = Deliveries(self.session, self.stability, self.joining)
+        self.replays = self.joining.past = self.deliveries.replays = self.make_replays()
+        self.interests = Interests(self.session, self.joining, self.replays, kept.watched)
+        self.answers = Answers(self.session, self.stability, self.joining)
+        self._unfinished = {topic: saved.replay for topic, saved in kept.topics.items() if saved.replay is not None}
         self.ended = False
         """Left on purpose, or fenced: nothing is sent or taken any more."""
         self._handlers: dict[type[Packet], Callable[[Any], None]] = {
-            wire.Entries: self._entries, wire.Acks: self._acks, wire.StableUpdate: self._stable_update,
-            wire.Flow: self._flow, wire.View: self.edge.viewed, wire.TopicState: self.joining.topic_state,
+            wire.Entries: self.deliveries.entries, wire.Sealed: self.deliveries.sealed,
+            wire.Acks: self.answers.acks, wire.Refused: self.answers.refused,
+            wire.Flow: self.answers.flow, wire.StableUpdate: self.answers.stable,
+            wire.View: self.edge.viewed, wire.TopicState: self.joining.topic_state,
             wire.Granted: self.joining.granted, wire.Live: self.joining.live, wire.Left: self.joining.left,
-            wire.Denied: self._denied, wire.Refused: self._refused, wire.TopicsFound: self._topics_found,
-            wire.Ping: self._ping, wire.Pong: self._pong, wire.Sealed: self._sealed,
+            wire.Denied: self._denied, wire.TopicsFound: self.interests.found,
+            wire.Ping: self._ping, wire.Pong: self._pong,
+            wire.Ticket: self._ticket, wire.SessionsClosed: self._sessions_closed,
+            wire.KeptAt: self.histories.copies, wire.CutTold: self.cuts.told,
         }  # fmt: skip
 
     def copy(
@@ -86,68 +100,89 @@ class ClientMachine(ProcessMachine):
     def make_joining(self) -> TopicJoining:
         return TopicJoining(self.session, self.stability)
 
+    def make_histories(self) -> Histories:
+        return Histories(self.session)
+
+    def make_replays(self) -> Replays:
+        return Replays(self.session, self.histories, self.joining, self.deliveries.release)
+
     # What the application asks for
 
     def publish(
-        self, topic: Topic, payload: bytes, keys: tuple[str, ...] = NO_KEY, guarantee: Guarantee = Guarantee.CAUSAL
-    ) -> int:
-        """BRK-C1: the number of the publication. It leaves with the others of this turn."""
+        self, topic: Topic, payload: bytes, keys: tuple[str, ...] = NO_KEY, guarantee: Guarantee = Guarantee.CAUSAL,
+        published_ns: int = 0, extras: Extras | None = None,
+    ) -> int:  # fmt: skip
+        """BRK-C1: the number of the publication. It leaves with the others of this turn.
+
+        `published_ns`: by the clock on the wall; the machine knows only its runtime's.
+        """
         membership = self.topics.get(topic)
         if membership is None or membership.wants is None:
-            membership = self.joining.want(topic, receives=self._follows(topic))
+            receives = self.interests.receive_what_is_published(topic)
+            membership = self.joining.want(topic, receives=receives)
         number = membership.counter + 1
         membership.counter = number
-        publication = Publication(self.origin, number, topic, payload, guarantee, keys or NO_KEY, self.wires.now_ns)
+        publication = Publication(
+            self.session.origin, number, topic, payload, guarantee, keys or NO_KEY,
+            published_ns or self.wires.now_ns, extras,
+        )  # fmt: skip
         membership.outbox[number] = publication
         if membership.phase == LIVE:
             membership.unsent.append(publication)
         self.session.unsent.add(topic)
         return number
 
-    def publish_many(
-        self, topic: Topic, payloads: Iterable[bytes], keys: tuple[str, ...] = NO_KEY,
-        guarantee: Guarantee = Guarantee.CAUSAL,
-    ) -> range:  # fmt: skip
-        """As many publications with the same keys; their numbers."""
-        numbers = [self.publish(topic, payload, keys, guarantee) for payload in payloads]
-        return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
-
     def subscribe(self, topic: Topic) -> None:
         """Become a receiving member; `app.live` follows."""
-        membership = self.topics.get(topic)
-        if membership is None or membership.wants is not True:
-            self.joining.want(topic, receives=True)
+        self.interests.subscribe(topic)
+
+    def subscribe_from(self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False) -> None:
+        """ARC-S1: the past of a kept topic first, then what is live. `app.replaying` or `app.no_history` follows.
+
+        With `latest_only` only the last publication of each key of the past; `optional`: if the topic is kept.
+        """
+        self.interests.subscribe_from(topic, start, latest_only=latest_only, optional=optional)
+
+    def read(self, topic: Topic, start: Start, until: Vector | None) -> int:
+        """ARC-7: read everything between two cuts of a kept topic, without a subscription; the number of the read."""
+        return self.histories.begin(topic, start, until, self).number
+
+    def read_taken(self, read: int, count: int) -> None:
+        """The application has taken so many publications of the read."""
+        found = self.histories.reads.get(read)
+        if found is not None:
+            self.histories.taken(found, count)
+
+    def end_read(self, read: int) -> None:
+        found = self.histories.reads.get(read)
+        if found is not None:
+            self.histories.end(found)
+
+    def ask_cut(self, topics: Iterable[Topic]) -> int:
+        """ARC-C1: how far the topics are, all at one moment; `app.cut_told` follows, perhaps several times."""
+        return self.cuts.ask(tuple(sorted(set(topics))))
 
     def unsubscribe(self, topic: Topic) -> None:
         """BRK-M11: deliveries end here. `app.left` follows once what was published on the topic needs no member."""
+        self.interests.unsubscribe(topic)
+
+    def taken_up_to(self, topic: Topic) -> Vector:
+        """Up to where, per publisher, the application has taken the topic."""
         membership = self.topics.get(topic)
-        if membership is not None and membership.wants is not None:
-            self.joining.unwanted(membership)
+        past = self.replays.position(topic)
+        return past if past is not None else membership.consumed_vector() if membership is not None else {}
 
-    def _follows(self, topic: Topic) -> bool:
-        """Whether a filter takes the topic in: then the first membership receives, or it would miss what others say."""
-        return allows(self.watched, topic)
-
-    def watch(self, pattern: str) -> None:
-        """Subscribe to every topic that the filter takes in, now and later."""
-        if pattern not in self.watched:
-            self.watched.add(pattern)
-            self.ledger.watched(tuple(sorted(self.watched)))
-            self.session.send(wire.Watch(pattern))
+    def watch(self, pattern: str, past: PastStart | None = None) -> None:
+        """Subscribe to every topic that the filter takes in, now and later; ARC-S7: with the past of those kept."""
+        self.interests.watch(pattern, past)
 
     def unwatch(self, pattern: str) -> None:
         """Look for no more topics of the filter; the memberships that it led to stay."""
-        if pattern in self.watched:
-            self.watched.remove(pattern)
-            self.ledger.watched(tuple(sorted(self.watched)))
-            self.session.send(wire.Unwatch(pattern))
+        self.interests.unwatch(pattern)
 
     def consumed(self, topic: Topic, count: int) -> None:
         """The application has taken the next `count` deliveries of the topic: only those are reported as stable."""
-        membership = self.topics[topic]
-        membership.consumed(count)
-        self.ledger.consumed(topic, count)
-        self.stability.report_soon(membership)
+        self.deliveries.consumed(topic, count)
 
     def leave(self, *, stays: bool = False) -> None:
         """Take leave of every topic and end. What is still in an outbox is lost: wait for acknowledgements first.
@@ -158,6 +193,7 @@ class ClientMachine(ProcessMachine):
             unanswered = sum(len(membership.unanswered()) for membership in self.topics.values())
             lost = {"lost": f"{unanswered} publications"} if unanswered else {}
             self.wires.note("leave", {"end": "true", **lost} if stays else lost)
+            self.interests.leave()
             self.joining.leave_all()
             self.stop("the client leaves")
 
@@ -166,35 +202,55 @@ class ClientMachine(ProcessMachine):
         self.ended = True
         self.edge.close(reason)
         self.stability.stop()
+        self.histories.end_all()
 
     # What happens to the process
 
     def on_start(self) -> None:
-        for membership in self.session.memberships():
-            for batch in tuple(membership.untaken):  # The application had not taken them when it stopped.
-                self.app.deliver(batch)
+        for topic in sorted(self._unfinished):
+            self.replays.resume(topic, self._unfinished.pop(topic))
+        self.deliveries.hand_over_again()
         self.edge.seek()
 
     def on_opened(self, connection: Connection, peer: Peer) -> None:
-        self.edge.opened(connection, peer)
+        read = self.histories.owner(connection)
+        if read is not None:
+            self.histories.opened(read)
+        else:
+            self.edge.opened(connection, peer)
 
     def on_closed(self, connection: Connection, *, gone: bool, reason: str = "") -> None:
-        self.edge.closed(connection, gone=gone, reason=reason)
+        read = self.histories.owner(connection)
+        if read is not None:
+            self.histories.closed(read)
+        else:
+            self.edge.closed(connection, gone=gone, reason=reason)
 
     def on_packets(self, connection: Connection, packets: Sequence[Packet]) -> None:
         if connection != self.edge.connection:
-            return  # BRK-C2: only the current edge counts.
+            self._from_a_copy(connection, packets)  # BRK-C2: else only the current edge counts.
+            return
         self.edge.heard()
         for packet in packets:
             handler = self._handlers.get(type(packet))
             if handler is None:
                 raise PeerError(self.edge.broker, f"sent a {type(packet).__name__} to a client")
             handler(packet)
-            if self.ended:
+            if self.ended or connection != self.edge.connection:
+                return  # BRK-C2: a packet may end the session, or send it to another edge.
+
+    def _from_a_copy(self, connection: Connection, packets: Sequence[Packet]) -> None:
+        for packet in packets:
+            read = self.histories.owner(connection)
+            if read is None:
                 return
+            self.histories.receive(read, packet)
 
     def on_timer(self, name: Hashable) -> None:
         if self.ended:
+            return
+        if isinstance(name, tuple):
+            (self.cuts if name[0] == CUT else self.histories).timer(name[1])
             return
         if name == STABILITY:
             self.stability.due()
@@ -220,12 +276,13 @@ class ClientMachine(ProcessMachine):
     def edge_found(self) -> None:
         """Resume everything at the new edge."""
         self.app.connected(self.edge.broker)
-        self.finding.clear()
-        for pattern in sorted(self.watched):
-            self.session.send(wire.Watch(pattern))
+        self.histories.edge_found()
+        self.cuts.edge_found()
+        self.interests.edge_found()
         self.joining.resume_all()
 
     def edge_lost(self, reason: str) -> None:
+        self.interests.edge_lost()
         self.joining.all_lost()
         self.app.disconnected(reason)
 
@@ -233,7 +290,7 @@ class ClientMachine(ProcessMachine):
         self.app.nobody_answers(failures)
 
     def awaits_grants(self) -> bool:
-        return bool(self.joining.asking)
+        return bool(self.joining.asking or self.interests.unconfirmed)
 
     def _ping(self, packet: wire.Ping) -> None:
         self.session.send(wire.Pong(packet.at))
@@ -242,102 +299,51 @@ class ClientMachine(ProcessMachine):
         """Nothing to do: that the edge was heard is noted already."""
 
     def _denied(self, packet: wire.Denied) -> None:
-        """BRK-C9 if the session is over; else only this topic."""
-        if packet.reason == wire.FENCED:
+        """BRK-C9 if the session is over; else only this topic, or filter."""
+        if packet.reason == wire.FENCED and self.session.ticket and not self.session.granted:
+            self.session.take_ticket("", b"")  # BRK-F2: it was never anybody, so it has lost nothing.
+            self.edge.begin_anew("its ticket is not valid any more")
+        elif packet.reason == wire.FENCED:
             self.stop("the session is over")
             unanswered = [entry for membership in self.session.memberships() for entry in membership.unanswered()]
             self.ledger.lost(unanswered)
             self.wires.note("leave", {"lost": self.origin})
-            reason = f"the overlay has given up {self.origin}: it was absent, or took nothing, for too long"
+            why = (
+                "it was absent (member_timeout_ms), or took nothing (slow_member_ms), for too long, or a newer session "
+                "of its name has taken its place"
+            )
+            reason = f"the overlay has given up {self.origin}: {why}"
             self.app.session_lost(reason, unanswered)
+        elif packet.topic in self.interests.unconfirmed:
+            self.interests.give_up(packet.topic)
+            self.app.denied(packet.topic, packet.reason)
         else:
             self.joining.denied(packet)
 
-    def _topics_found(self, packet: wire.TopicsFound) -> None:
-        if packet.pattern in self.watched:
-            for topic in packet.topics:
-                self.subscribe(topic)
-            found = self.finding.pop(packet.pattern, ()) + packet.topics
-            if packet.more:
-                self.finding[packet.pattern] = found
-            else:
-                self.app.watching(packet.pattern, found)
+    def _ticket(self, packet: wire.Ticket) -> None:
+        """BRK-F1: only a session without one takes it."""
+        if not is_ticket(packet.ticket):
+            raise PeerError(self.edge.broker, f"gave {packet.ticket[:40]!r} as a ticket")
+        if not self.session.ticket:
+            self.session.take_ticket(packet.ticket, packet.seal)
 
-    # Publications
+    def _sessions_closed(self, packet: wire.SessionsClosed) -> None:
+        objection = senseless(packet.closed)
+        if objection:
+            raise PeerError(self.edge.broker, f"sent {objection}")
+        self.session.close(packet.closed)
 
-    def _entries(self, packet: wire.Entries) -> None:
-        """BRK-C2: each once, in this order; own ones leave the outbox."""
-        membership = self.topics.get(packet.topic)
-        if membership is None or not membership.asked_to_receive or membership.phase not in (GRANTED, LIVE):
-            return
-        if not {packet.topic}.issuperset(map(_topic_of, packet.entries)):
-            raise PeerError(self.edge.broker, f"sent a publication on another topic among those on {packet.topic}")
-        fresh = membership.take(packet.entries)
-        if not fresh:
-            return
-        self.session.write_down(membership)
-        if not all(map(_keys_of, fresh)):
-            fresh = self._without_voids(membership, fresh)
-        seals = membership.seal(packet.entries, fresh)
-        if not fresh:
-            self.joining.leave_if_possible(membership)
-            return
-        self.ledger.delivered(packet.topic, fresh, seals)
-        taken = self.settings.consumes_at_once or not membership.receiving
-        membership.remember(fresh, taken=taken)
-        if taken:
-            self.ledger.consumed(packet.topic, len(fresh))
-            self.stability.report_soon(membership)
-        if membership.receiving:
-            self.app.deliver(fresh)
-        else:
-            self.joining.leave_if_possible(membership)
+    # Reads without a subscription
 
-    def _without_voids(self, membership: Membership, fresh: Sequence[Publication]) -> Sequence[Publication]:
-        """BRK-V1: voids are passed on like history, but not to the application."""
-        membership.remember([entry for entry in fresh if entry.is_void], taken=True)
-        self.stability.report_soon(membership)
-        return [entry for entry in fresh if not entry.is_void]
+    def history_opened(self, read: HistoryRead) -> None:
+        self.app.history_bounds(read.number, dict(read.progress or {}), dict(read.until or {}))
 
-    def _sealed(self, packet: wire.Sealed) -> None:
-        membership = self.topics.get(packet.topic)
-        if membership is not None:
-            membership.coming = packet
+    def history(self, read: HistoryRead, entries: Sequence[Publication], covered: Vector) -> None:  # noqa: ARG002
+        if entries:
+            self.app.history(read.number, entries)
 
-    def _acks(self, packet: wire.Acks) -> None:
-        membership = self.topics.get(packet.topic)
-        if membership is None:
-            return
-        if membership.arrived(packet.edge[0]):
-            self.session.unsent.add(packet.topic)
-        for level, (low, extras) in ((EDGE, packet.edge), (SAFE, packet.safe)):
-            if membership.reached(level, low, extras):
-                self.app.acknowledged(packet.topic, level, low, extras)
+    def history_over(self, read: HistoryRead) -> None:
+        self.app.history_ended(read.number, "", {})
 
-    def _refused(self, packet: wire.Refused) -> None:
-        membership = self.topics.get(packet.topic)
-        if membership is None or packet.number not in membership.outbox:
-            return
-        self.session.write_down(membership)
-        self.ledger.refused(packet.topic, packet.number)
-        del membership.outbox[packet.number]
-        if membership.arrived(packet.number):
-            self.session.unsent.add(packet.topic)
-        self.app.refused(packet.topic, packet.number, packet.reason)
-        self.joining.leave_if_possible(membership)
-
-    def _flow(self, packet: wire.Flow) -> None:
-        """BRK-ST4: what is published meanwhile stays in the outbox."""
-        membership = self.topics.get(packet.topic)
-        if membership is None or membership.open == packet.open:
-            return
-        membership.open = packet.open
-        if packet.open:
-            self.session.unsent.add(packet.topic)
-        self.app.flow(packet.topic, open_=packet.open)
-
-    def _stable_update(self, packet: wire.StableUpdate) -> None:
-        membership = self.topics.get(packet.topic)
-        if membership is not None:
-            self.stability.raise_base(membership, packet.base)
-            self.joining.leave_if_possible(membership)
+    def history_failed(self, read: HistoryRead, code: str, cut: Vector) -> None:
+        self.app.history_ended(read.number, code, cut)

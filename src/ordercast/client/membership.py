@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import compress, islice
+from itertools import compress, islice, takewhile
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from ordercast.client.ports import SAFE, SavedTopic
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.state import State
+from ordercast.pubsub.batches import follow_each_other, new_ones, weighed_pieces
 from ordercast.pubsub.client_packets import Sealed
+from ordercast.pubsub.closed import ClosedSessions
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.seals import NO_SEAL, SEAL_BYTES, cut
@@ -18,19 +22,14 @@ from ordercast.pubsub.seals import NO_SEAL, SEAL_BYTES, cut
 # How far the present edge has come with the membership. Publications leave in LIVE only, deliveries count from GRANTED.
 OUT, ASKED, RESUMED, GRANTED, LIVE, LEAVING = "out", "asked", "resumed", "granted", "live", "leaving"
 
-
 NO_KEY = ("",)
 """The keys of a publication that names none."""
-_HEADER_BYTES = 40
-"""Numbers and lengths of a publication on the wire, with room to spare."""
-_CHARACTER_BYTES = 4
-"""The most that one takes."""
 
 
 class Membership(State):
     """What the client knows of one topic, whichever broker is its edge."""
 
-    constant: ClassVar[tuple[str, ...]] = ("topic", "origin")
+    constant: ClassVar[tuple[str, ...]] = ("topic",)
 
     def __init__(self, topic: Topic, origin: Origin, saved: SavedTopic | None = None) -> None:
         kept = saved or SavedTopic()
@@ -80,6 +79,12 @@ class Membership(State):
         """Publishers of whom more is known to be stable here than the edge knew when it granted the membership."""
         self.levels: dict[str, tuple[int, tuple[int, ...]]] = {}
 
+    def rename(self, origin: Origin) -> None:
+        """BRK-F1: the session has another ticket; nothing was ever sent under the name before."""
+        self.origin = origin
+        self.outbox = {number: replace(entry, origin=origin) for number, entry in self.outbox.items()}
+        self.unsent = [self.outbox[entry.number] for entry in self.unsent if entry.number in self.outbox]
+
     # Publishing
 
     def republish(self) -> None:
@@ -88,24 +93,42 @@ class Membership(State):
         self.unsent = list(self.outbox.values())
 
     def batches(self, most: int, most_bytes: int, window_bytes: int) -> Iterator[tuple[Publication, ...]]:
-        """What waits to be sent, in packets' worths; afterwards only what is beyond the window waits."""
-        waiting, self.unsent = self.unsent, []
+        """What waits to be sent, in packets' worths; once all are taken only what is beyond the window waits."""
+        if self.bytes_under_way >= window_bytes:
+            return
         sent = 0
-        for batch in chunks(waiting, most, most_bytes):
-            if self.bytes_under_way >= window_bytes:
-                self.unsent = waiting[sent:]
-                return
+        for batch, size in weighed_pieces(self.unsent, most, most_bytes):
             sent += len(batch)
-            size = sum([len(entry.payload) for entry in batch])
             self.bytes_under_way += size
             self.under_way.append((batch[-1].number, size))
             yield batch
+            if self.bytes_under_way >= window_bytes:
+                break
+        del self.unsent[:sent]  # Often a few of very many: the rest is not copied.
 
     def arrived(self, number: int) -> bool:
         """The edge has everything up to this number; whether more may be sent now."""
         while self.under_way and self.under_way[0][0] <= number:
             self.bytes_under_way -= self.under_way.popleft()[1]
         return bool(self.unsent)
+
+    def drop_outbox(self) -> None:
+        """The topic is denied: nothing that waits will ever be sent."""
+        self.outbox.clear()
+        self.unsent = []
+
+    def send_nothing_yet(self) -> None:
+        """Publications wait in the outbox until an edge has confirmed the membership (BRK-C5)."""
+        self.unsent = []
+
+    def give_up(self, number: int) -> bool:
+        """It was refused, and leaves the outbox; whether more may be sent now."""
+        del self.outbox[number]
+        return self.arrived(number)
+
+    def set_flow(self, *, open_: bool) -> None:
+        """BRK-ST4: whether the edge takes more of the topic now."""
+        self.open = open_
 
     def unanswered(self) -> list[Publication]:
         """What is in the outbox and was never called safe."""
@@ -114,14 +137,9 @@ class Membership(State):
 
     # Delivering
 
-    def take(self, entries: Sequence[Publication]) -> Sequence[Publication]:
-        """BRK-C2, BRK-C4: the entries that are new, in order; own ones leave the outbox."""
-        if not entries:
-            return entries
-        fresh = self._all_new(entries)
-        if fresh is None:
-            add = self.have.add
-            fresh = [entry for entry in entries if add(entry.origin, entry.number)]
+    def take(self, entries: Sequence[Publication], closed: ClosedSessions) -> Sequence[Publication]:
+        """BRK-C2, BRK-C4, BRK-F8: the entries that are new, in order; own ones leave the outbox."""
+        fresh = new_ones(self.have, entries, closed, in_a_row=follow_each_other(entries))
         if self.outbox:
             mine = self.origin
             for entry in fresh:
@@ -129,19 +147,9 @@ class Membership(State):
                     self.outbox.pop(entry.number, None)
         return fresh
 
-    def _all_new(self, entries: Sequence[Publication]) -> Sequence[Publication] | None:
-        """The common case at little cost: one publisher's next numbers without a gap. None: look at each."""
-        origin = entries[0].origin
-        low = self.have.low.get(origin, 0)
-        if origin in self.have.extras:
-            return None
-        expected = low
-        for entry in entries:
-            expected += 1
-            if entry.number != expected or entry.origin != origin:
-                return None
-        self.have.low[origin] = expected
-        return entries
+    def expect(self, proofs: Sealed) -> None:
+        """The edge has proved what its next packet carries."""
+        self.coming = proofs
 
     def seal(self, entries: Sequence[Publication], fresh: Sequence[Publication]) -> bytes:
         """Keep the proofs of the entries; gives those of the fresh ones among them, none if there are none."""
@@ -189,6 +197,13 @@ class Membership(State):
             self.taken_of_first = 0
             count -= left
 
+    def end_deliveries(self) -> None:
+        """The application takes no more: what it was handed counts as taken."""
+        self.receiving = False
+        self.history = self.kept()
+        self.untaken.clear()
+        self.taken_of_first = 0
+
     def kept(self) -> list[Publication]:
         """Everything delivered and not stable, in the order of delivery."""
         return self.history + list(self._untaken_entries())
@@ -226,12 +241,14 @@ class Membership(State):
         """The edge knows so much to be stable."""
         self.ahead = frozenset(origin for origin, number in self.base.items() if number > base.get(origin, 0))
 
-    def stable(self, base: Vector) -> bool:
-        """BRK-C7, BRK-C8: cut history and outbox; whether the base has grown."""
+    def stable(self, base: Vector, closed: ClosedSessions) -> Vector:
+        """BRK-C7, BRK-C8: cut history and outbox; gives what of the base has grown."""
         mine = self.base
         grown = {origin: number for origin, number in base.items() if number > mine.get(origin, 0)}
+        if closed:
+            grown = {origin: number for origin, number in grown.items() if origin in mine or origin not in closed}
         if not grown:
-            return False
+            return grown
         mine.update(grown)
         self._seal_base(base, grown)
         self.have.raise_to(grown)
@@ -242,9 +259,19 @@ class Membership(State):
         self.history = [entry for entry in self.history if entry.number > low(entry.origin, 0)]
         if self.origin in grown and self.outbox:
             known = grown[self.origin]
-            for number in [number for number in self.outbox if number <= known]:
+            for number in list(takewhile(known.__ge__, self.outbox)):  # They are in order.
                 del self.outbox[number]
-        return True
+        return grown
+
+    def fold(self, closed: ClosedSessions) -> None:
+        """BRK-F8: what was delivered of closed sessions is stable; nothing of them is remembered one by one."""
+        for origin in [origin for origin in {*self.have.low, *self.have.extras, *self.base} if origin in closed]:
+            self.have.forget(origin)
+            self.base.pop(origin, None)
+            self.base_seals.pop(origin, None)
+        self.history = [entry for entry in self.history if entry.origin not in closed]
+        self.sealed = [one for one in self.sealed if any(entry.origin not in closed for entry in one[0])]
+        self.ahead = frozenset(closed.without(self.ahead))
 
     def _seal_base(self, base: Vector, grown: Vector) -> None:
         coming, self.coming = self.coming, None
@@ -269,20 +296,3 @@ def split(proof: Sealed, count: int) -> tuple[Sealed, Sealed]:
     """The proofs of the base and of so many entries, and those of the other entries."""
     end = count * SEAL_BYTES
     return Sealed(proof.topic, proof.base, proof.entries[:end]), Sealed(proof.topic, b"", proof.entries[end:])
-
-
-def chunks(entries: Sequence[Publication], most: int, most_bytes: int) -> Iterator[tuple[Publication, ...]]:
-    """The entries in order, in pieces of at most so many and about so many bytes (one entry may be larger)."""
-    if not entries:
-        return
-    names = _HEADER_BYTES + _CHARACTER_BYTES * (len(entries[0].topic) + len(entries[0].origin))
-    start = size = 0
-    for i, entry in enumerate(entries):
-        length = names + len(entry.payload)
-        if entry.keys is not NO_KEY:
-            length += _CHARACTER_BYTES * sum(map(len, entry.keys))
-        if i > start and (i - start >= most or size + length > most_bytes):
-            yield tuple(entries[start:i])
-            start, size = i, 0
-        size += length
-    yield tuple(entries[start:])

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 
-from ordercast.client.ports import NO_SEALS, SavedClient, SavedTopic
-from ordercast.core.ids import Origin, Topic
+from msgspec.structs import replace
+
+from ordercast.client.ports import NO_SEALS, SavedClient, SavedReplay, SavedTopic
+from ordercast.core.ids import Origin, Topic, ticketed
+from ordercast.pubsub.closed import Closed, ClosedSessions
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.seals import cut
@@ -24,14 +27,23 @@ class _Topic:
         self.have = Received()
         self.base: Vector = {}
         self.base_seals: dict[Origin, bytes] = {}
+        self.replay: SavedReplay | None = None
 
-    def saved(self) -> SavedTopic:
-        outbox = [self.outbox[number] for number in sorted(self.outbox)]
+    def fold(self, closed: ClosedSessions) -> None:
+        for origin in [origin for origin in {*self.have.summary(), *self.base} if origin in closed]:
+            self.have.forget(origin)
+            self.base.pop(origin, None)
+            self.base_seals.pop(origin, None)
+        taken = len(self.history) - self.untaken
+        self.history[:taken] = [one for one in self.history[:taken] if one[0].origin not in closed]
+
+    def saved(self, mine: Origin) -> SavedTopic:
+        outbox = [replace(self.outbox[number], origin=mine) for number in sorted(self.outbox)]
         history = [entry for entry, _ in self.history]
         seals = {(entry.origin, entry.number): seal for entry, seal in self.history if seal}
         return SavedTopic(
             self.receives, self.granted, self.counter, outbox, history, self.untaken, self.have.summary(),
-            dict(self.base), seals, dict(self.base_seals),
+            dict(self.base), seals, dict(self.base_seals), self.replay,
         )  # fmt: skip
 
 
@@ -43,16 +55,31 @@ class MemoryClientLedger:
         self._attach_no = 0
         self._watched: tuple[str, ...] = ()
         self._topics: dict[Topic, _Topic] = {}
+        self._plain = origin
+        self._ticket, self._ticket_seal = "", b""
+        self._closed = ClosedSessions()
         self.unanswered: list[Publication] = []
         """What a session that was given up was never told to be safe."""
 
     def saved(self) -> SavedClient:
         """A copy: nothing that is written later shows in it."""
-        topics = {topic: self._topics[topic].saved() for topic in sorted(self._topics)}
-        return SavedClient(self._attach_no, topics, self._watched)
+        topics = {topic: self._topics[topic].saved(self.origin) for topic in sorted(self._topics)}
+        return SavedClient(
+            self._attach_no, topics, self._watched, self._ticket, self._ticket_seal, self._closed.summary()
+        )
 
     def attach(self, attach_no: int) -> None:
         self._attach_no = attach_no
+
+    def ticket(self, ticket: str, seal: bytes) -> None:
+        """The outbox is given its origin when it is read."""
+        self._ticket, self._ticket_seal = ticket, seal
+        self.origin = ticketed(self._plain, ticket)
+
+    def closed(self, closed: Closed) -> None:
+        self._closed.merge(closed)
+        for kept in self._topics.values():
+            kept.fold(self._closed)
 
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
         kept = self._of(topic)
@@ -88,14 +115,21 @@ class MemoryClientLedger:
     def base(self, topic: Topic, base: Vector, seals: Mapping[Origin, bytes] = NO_SEALS) -> None:
         kept = self._of(topic)
         kept.base_seals = dict(seals)
-        kept.base.update({origin: number for origin, number in base.items() if number > kept.base.get(origin, 0)})
+        grown = {origin: number for origin, number in base.items() if number > kept.base.get(origin, 0)}
+        kept.base.update(grown)
         low = kept.base.get
         kept.have.raise_to(kept.base)
         taken = len(kept.history) - kept.untaken
         stay = [one for one in kept.history[:taken] if one[0].number > low(one[0].origin, 0)]
         kept.history = stay + kept.history[taken:]
-        for number in [number for number in kept.outbox if number <= low(self.origin, 0)]:
+        for number in [number for number in kept.outbox if number <= grown.get(self.origin, 0)]:
             del kept.outbox[number]
+
+    def replay(self, topic: Topic, replay: SavedReplay | None) -> None:
+        kept = self._of(topic)
+        kept.replay = replay
+        if replay is not None and replay.until is not None:
+            kept.have.raise_to(replay.progress)
 
     def lost(self, unanswered: Sequence[Publication]) -> None:
         self.unanswered = list(unanswered)

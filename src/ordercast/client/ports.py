@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from ordercast.core.ids import Origin, Topic
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Summary, Vector
 
@@ -31,10 +32,28 @@ class ClientApp(Protocol):
         """The own publications of the topic up to `low`, and the extras, have reached the level. It never falls."""
 
     def live(self, topic: Topic) -> None:
-        """The membership is confirmed and caught up; again after every change of the edge."""
+        """The subscription is confirmed and caught up; again after every change of the edge."""
 
     def left(self, topic: Topic) -> None:
         """No longer a member."""
+
+    def replaying(self, topic: Topic) -> None:
+        """A copy serves the past that the subscription asked for; it is delivered like everything else."""
+
+    def no_history(self, topic: Topic, code: str, cut: Vector) -> None:
+        """ARC-S5: the subscription is over, because its past is `unkept`, `denied`, `cleaned` or `lost`."""
+
+    def history(self, read: int, entries: Sequence[Publication]) -> None:
+        """The next publications of a read that the application began."""
+
+    def history_bounds(self, read: int, since: Vector, until: Vector) -> None:
+        """It will get everything in `until` that is not in `since`."""
+
+    def history_ended(self, read: int, code: str, cut: Vector) -> None:
+        """The read is over; with a code it failed, and could begin at `cut`."""
+
+    def cut_told(self, number: int, cuts: dict[Topic, Vector], why_not: str) -> None:
+        """ARC-C4: the cut that was asked for; or why there is none yet, and it is asked for again."""
 
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         """The edge knows the filter; these topics were found and are being subscribed to."""
@@ -61,6 +80,17 @@ class ClientApp(Protocol):
         """All brokers were tried in vain: address, why, and whether nobody was there (or somebody refused)."""
 
 
+class SavedReplay(msgspec.Struct, frozen=True, array_like=True):
+    """How far a subscription that began in the past has come (ARC-S1)."""
+
+    progress: Vector
+    """Taken by the application."""
+    until: Vector | None = None
+    """The base that its membership was granted with; None: it is not a member yet."""
+    optional: bool = False
+    """It goes on without the past where the topic is not kept."""
+
+
 class SavedTopic(msgspec.Struct):
     """What a client had written down about one topic."""
 
@@ -78,6 +108,7 @@ class SavedTopic(msgspec.Struct):
     seals: dict[PublicationId, bytes] = {}
     """Proofs of what is in the history, as far as the brokers gave any."""
     base_seals: dict[Origin, bytes] = {}
+    replay: SavedReplay | None = None
 
 
 class SavedClient(msgspec.Struct):
@@ -86,6 +117,11 @@ class SavedClient(msgspec.Struct):
     attach_no: int = 0
     topics: dict[Topic, SavedTopic] = {}
     watched: tuple[str, ...] = ()
+    ticket: str = ""
+    """BRK-F1: of the session, with the proof of it."""
+    ticket_seal: bytes = b""
+    closed: Closed = {}
+    """BRK-F8: sessions of which nothing is remembered one by one."""
 
 
 class ClientLedger(Protocol):
@@ -95,6 +131,12 @@ class ClientLedger(Protocol):
     """
 
     def attach(self, attach_no: int) -> None: ...
+
+    def ticket(self, ticket: str, seal: bytes) -> None:
+        """BRK-F1: part of the session's origin from now on, of what is in the outbox too; none: it has none."""
+
+    def closed(self, closed: Closed) -> None:
+        """BRK-F8: what is kept of these sessions one by one goes."""
 
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
         """What this client is in the topic, or wants to be; None: nothing any more."""
@@ -116,6 +158,9 @@ class ClientLedger(Protocol):
     def base(self, topic: Topic, base: Vector, seals: Mapping[Origin, bytes] = NO_SEALS) -> None:
         """Everything up to here is stable: out of history and outbox; and counts as received. Seals prove it."""
 
+    def replay(self, topic: Topic, replay: SavedReplay | None) -> None:
+        """How far the past was taken, of which everything counts as received; None: it is over."""
+
     def lost(self, unanswered: Sequence[Publication]) -> None:
         """BRK-C9: the session is over. These go out of the outbox and stay for the application to decide about."""
 
@@ -124,6 +169,12 @@ class NoClientLedger:
     """A client without a data directory: a restart is a new session."""
 
     def attach(self, attach_no: int) -> None:
+        pass
+
+    def ticket(self, ticket: str, seal: bytes) -> None:
+        pass
+
+    def closed(self, closed: Closed) -> None:
         pass
 
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
@@ -145,6 +196,9 @@ class NoClientLedger:
         pass
 
     def base(self, topic: Topic, base: Vector, seals: Mapping[Origin, bytes] = NO_SEALS) -> None:
+        pass
+
+    def replay(self, topic: Topic, replay: SavedReplay | None) -> None:
         pass
 
     def lost(self, unanswered: Sequence[Publication]) -> None:

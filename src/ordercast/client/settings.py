@@ -34,6 +34,8 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     window_bytes: _Count = 1 << 23
     """Bytes of a topic's publications that are on their way to the edge at a time, about: what it gets beyond its own
     limits when it says that it has enough."""
+    folds: bool = False
+    """The session takes a ticket (BRK-F1), so that brokers need not remember it for ever once it has ended."""
     consumes_at_once: bool = True
     """A delivery counts as taken by the application at once; otherwise when the machine is told `consumed`."""
 

@@ -12,11 +12,34 @@ Topic = NewType("Topic", str)
 Origin = NewType("Origin", str)
 
 _LIFE = "~"
+_TICKET = "."
 
 
 def origin_of(node: NodeId, incarnation: int) -> Origin:
     """The origin of what `node` publishes in its `incarnation`-th life, counted from 0."""
     return Origin(f"{node}{_LIFE}{incarnation}" if incarnation else node)
+
+
+def ticketed(origin: Origin, ticket: str) -> Origin:
+    """The origin of a session that has the ticket of a broker (BRK-F1): "ann~3" with ticket "17.0.b2"."""
+    return Origin(f"{origin}{'' if _LIFE in origin else f'{_LIFE}0'}{_TICKET}{ticket}") if ticket else origin
+
+
+def plain_origin(origin: Origin) -> Origin:
+    """The origin without its ticket: what people and traces call the session, from its first publication on."""
+    life = origin.find(_LIFE)
+    end = origin.find(_TICKET, life) if life >= 0 else -1
+    return origin if end < 0 else Origin(origin[:end].removesuffix(f"{_LIFE}0"))
+
+
+def ticket_of(origin: Origin) -> tuple[str, int] | None:
+    """Who has given the session its ticket (a broker in one life), and the number on it; None: it has none."""
+    _, tilde, rest = origin.partition(_LIFE)
+    if not tilde:
+        return None
+    _, _, ticket = rest.partition(_TICKET)
+    number, _, issuer = ticket.partition(_TICKET)
+    return (issuer, int(number)) if issuer and number.isascii() and number.isdecimal() else None
 
 
 def publisher_of(origin: Origin) -> NodeId:
@@ -27,3 +50,8 @@ def publisher_of(origin: Origin) -> NodeId:
 def valid_node(name: str) -> bool:
     """A node's name is printable, not empty, and cannot be mistaken for an origin or a message id."""
     return bool(name) and name.isprintable() and not set(name) & {_LIFE, "#", ";", ",", " "}
+
+
+def valid_broker(name: str) -> bool:
+    """The name of a broker is also that of a directory."""
+    return valid_node(name) and "/" not in name and name not in (".", "..")

@@ -10,6 +10,7 @@ import msgspec
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Packet
+from ordercast.core.process import OverlayMachine, OverlayPlace, OverlayWires
 from ordercast.core.wire import Codec
 
 
@@ -20,6 +21,14 @@ def is_code(name: str) -> bool:
 
 class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For protocols without settings."""
+
+
+def _fixed_neighbours(_place: Place, _options: Any) -> Machine:
+    raise UsageError("a protocol that chooses its neighbours itself cannot run where neighbours are fixed")
+
+
+def _no_more(_options: Any) -> list[str]:
+    return []
 
 
 class ProtocolInfo(msgspec.Struct, frozen=True):
@@ -37,9 +46,14 @@ class ProtocolInfo(msgspec.Struct, frozen=True):
     metadata: str
     """Header bytes per message as a formula."""
     genuine: bool
-    build: Callable[[Place, Any], Machine]
     packets: tuple[type[Packet], ...]
+    build: Callable[[Place, Any], Machine] = _fixed_neighbours
+    """Of a protocol whose neighbours are fixed."""
+    build_overlay: Callable[[OverlayWires, OverlayPlace, Any], OverlayMachine] | None = None
+    """Of a protocol that chooses its neighbours itself; such an entry has no `build`."""
     options: type[msgspec.Struct] = NoOptions
+    uniform: bool = True
+    """Whether what a node delivered that died right after is delivered by all. False: only what a living one did."""
     scope: str = "global"
     """Of causal order: `topic` or `global`."""
     readmits: bool = False
@@ -48,8 +62,14 @@ class ProtocolInfo(msgspec.Struct, frozen=True):
     """Of protocols for trees: over how many hops its links go, given its options. None: any overlay as it is."""
     notes_membership: bool = False
     """Whether its machines note when a subscription counts and when it ends. False: it counts when it is asked for."""
+    addressed: tuple[str, ...] = ()
+    """Options that list nodes by name, and whose machines want addresses there; the runtime puts them in."""
+    casts: bool = False
+    """Whether its nodes cast datagrams: links that lose, double and reorder are then links for these."""
     admits: bool = False
     """Whether nodes may join and leave its tree, as leaves, during a run."""
+    claims: Callable[[Any], list[str]] = _no_more
+    """Checks that its runs claim beyond what the guarantee obliges them to, given its options."""
 
     def codec(self) -> Codec:
         return Codec(self.packets)

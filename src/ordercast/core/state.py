@@ -234,27 +234,28 @@ def check_plain(value: object) -> None:
 
 
 class PlainParts:
-    """Remembers which parts of frozen states are plain data: of each new state only what is new is looked at."""
+    """Remembers which parts of states and packets are plain data: of each new one only what is new is looked at."""
 
     def __init__(self) -> None:
         self._known: set[Hashable] = set()
 
     def include(self, frozen: Any) -> bool:
-        """Whether nothing in a state, as `frozen` gave it, could change."""
-        return all(self._has(part) for part in frozen)
+        """Whether nothing in a state, as `frozen` gave it, or in a packet could change. Both have hashes."""
+        return self._all_plain(frozen if isinstance(frozen, tuple) else (frozen,))
 
-    def _has(self, part: Any) -> bool:
-        kind = type(part)
-        if kind in _SCALARS:
-            return True
-        if kind is tuple and len(part) == 2 and type(part[0]) is str:
-            return self._has(part[1])  # An attribute, or an entry of a dict: its name is known to be plain.
-        if part in self._known:
-            return True
-        inside = part if issubclass(kind, tuple | frozenset) else [item for _, item in _attributes(part)]
-        if not _shared[kind] or not all(map(self._has, inside)):
-            return False
-        self._known.add(part)
+    def _all_plain(self, parts: Any) -> bool:
+        known = self._known
+        for item in parts:
+            part, kind = item, type(item)
+            if kind is tuple and len(part) == 2 and type(part[0]) is str:
+                part = part[1]  # An attribute, or an entry of a dict: its name is known to be plain.
+                kind = type(part)
+            if kind in _SCALARS or part in known:
+                continue
+            inside = part if issubclass(kind, tuple | frozenset) else [value for _, value in _attributes(part)]
+            if not _shared[kind] or not self._all_plain(inside):
+                return False
+            known.add(part)
         return True
 
 

@@ -42,19 +42,26 @@ class Codec:
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_encoded)
         self.encode: Callable[[Packet], bytes] = self._encoder.encode
         """The packet as bytes. Not a method of ours, because it is called for every packet."""
-        self._decoder = msgspec.msgpack.Decoder(union, dec_hook=_decoded)
+        self.decode_bare: Callable[[bytes | memoryview], Packet] = msgspec.msgpack.Decoder(
+            union, dec_hook=_decoded
+        ).decode
+        """The packet in a frame, or one of NOT_DECODABLE, for loops that end with the first `malformed` one."""
 
     def decode(self, frame: bytes | memoryview, peer: str) -> Packet:
         """The packet in `frame`, or a PeerError that blames the peer."""
         try:
-            decoded: Packet = self._decoder.decode(frame)
+            return self.decode_bare(frame)
         except NOT_DECODABLE as error:
-            raise PeerError(peer, f"sent a malformed packet: {error}") from None
-        return decoded
+            raise malformed(peer, error) from None
 
     def size(self, packet: Packet) -> int:
         """Bytes on the wire, length prefix included."""
         return len(self._encoder.encode(packet)) + FRAME_PREFIX_BYTES
+
+
+def malformed(peer: str, error: Exception) -> PeerError:
+    """Blames the peer for bytes that are no packet."""
+    return PeerError(peer, f"sent a malformed packet: {error}")
 
 
 def _encoded(value: Any) -> bytes:

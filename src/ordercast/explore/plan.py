@@ -12,7 +12,7 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.explore.machines.setting import Setting, is_addressed
 from ordercast.explore.scope.configurations import Configuration, Scope, check_scope
 from ordercast.explore.scope.faults import Faults
-from ordercast.explore.scope.publications import Edges, Groups, Publication, configuration_of
+from ordercast.explore.scope.publications import Edges, Groups, PlannedPublication, configuration_of
 
 EVERYONE = "t0"
 """The group of all nodes, where none is named."""
@@ -77,7 +77,7 @@ def scope_of(
     destinations: Sequence[Sequence[int]] | None,
     publishers: Sequence[int] | None,
     groups: Groups | None,
-    publications: Sequence[Publication] | None,
+    publications: Sequence[PlannedPublication] | None,
     faults: Faults,
     sizes_from: int,
     total_destinations: int | None,
@@ -94,7 +94,7 @@ def scope_of(
     if faulty:
         groups = _checked_groups(groups, nodes)
         if publishers is not None and publications is None:
-            publications = [Publication(publisher, next(iter(groups))) for publisher in publishers]
+            publications = [PlannedPublication(publisher, next(iter(groups))) for publisher in publishers]
         if publications is not None:
             given = configuration_of(nodes, groups, publications)
     elif destinations is not None:

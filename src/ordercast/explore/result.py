@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from ordercast.explore.promises.properties import Violation
-from ordercast.explore.stage.schedule import Schedule
+from ordercast.explore.stage.schedule import SteppedRun
 
 
 class Size(msgspec.Struct):
@@ -33,7 +33,7 @@ class Counterexample(msgspec.Struct, frozen=True):
 
     configuration: str
     violation: Violation
-    schedule: Schedule
+    schedule: SteppedRun
     story: list[str]
     """One line a step."""
     orders: list[str]

@@ -16,21 +16,22 @@ from ordercast.explore.brokers.run import replay_brokers
 from ordercast.explore.machines.acting import Cause
 from ordercast.explore.machines.behaviour import Behaviour
 from ordercast.explore.machines.setting import Setting
+from ordercast.explore.overlays.run import replay_overlay
 from ordercast.explore.plan import Plan, check_plan, scope_of
 from ordercast.explore.promises.properties import Violation, delivered, name
 from ordercast.explore.result import Counterexample, Exploration, Memory, Replay, Size
 from ordercast.explore.scope.configurations import Configuration
 from ordercast.explore.scope.faults import Faults
-from ordercast.explore.scope.publications import Publication, parse_edges, publications_of
+from ordercast.explore.scope.publications import PlannedPublication, parse_edges, publications_of
 from ordercast.explore.search.ascending import Ascending
 from ordercast.explore.search.breadth_first import Judge, LimitReachedError, Look, Search, State
 from ordercast.explore.search.faulty import FaultySearch
 from ordercast.explore.search.real_time import RealTimeSearch
 from ordercast.explore.stage.faulty_stage import FaultyStage
-from ordercast.explore.stage.schedule import Schedule, parse_step, read_schedule
+from ordercast.explore.stage.schedule import SteppedRun, parse_step, read_schedule
 from ordercast.explore.stage.stage import Stage
 from ordercast.explore.stage.timed_stage import TimedStage
-from ordercast.protocols import lookup
+from ordercast.protocols import OVERLAYS, lookup
 
 Progress = Callable[[float], None]
 
@@ -46,7 +47,7 @@ def explore(
     destinations: Sequence[Sequence[int]] | None = None,
     publishers: Sequence[int] | None = None,
     groups: Mapping[str, Sequence[int]] | None = None,
-    publications: Sequence[Publication] | None = None,
+    publications: Sequence[PlannedPublication] | None = None,
     sizes_from: int = 2,
     total_destinations: int | None = None,
     options: Mapping[str, Any] | None = None,
@@ -111,7 +112,7 @@ def explore(
     return _Explorer(plan, progress).run()
 
 
-def replay(schedule: Schedule | Path, protocol: str | None = None, *, trust: bool = True) -> Replay:
+def replay(schedule: SteppedRun | Path, protocol: str | None = None, *, trust: bool = True) -> Replay:
     """Perform a schedule on fresh machines and judge it after every step.
 
     With its own protocol unless another is given. Without `trust` a schedule does not load a protocol's file.
@@ -122,6 +123,8 @@ def replay(schedule: Schedule | Path, protocol: str | None = None, *, trust: boo
     try:
         if value.protocol == "broker":
             return replay_brokers(value)
+        if value.protocol in OVERLAYS:
+            return replay_overlay(value)
         info = lookup(protocol or value.protocol)
         configuration = value.configuration()
         setting = _setting_of(value, info, configuration)
@@ -137,7 +140,7 @@ def replay(schedule: Schedule | Path, protocol: str | None = None, *, trust: boo
     return Replay(stage.violation or stage.rest(), value.violation, story, _orders(stage))
 
 
-def _setting_of(schedule: Schedule, info: ProtocolInfo, configuration: Configuration) -> Setting:
+def _setting_of(schedule: SteppedRun, info: ProtocolInfo, configuration: Configuration) -> Setting:
     clients = 0 if configuration.publishers is not None else configuration.messages
     return Setting(
         info,
@@ -289,9 +292,9 @@ class _Explorer:
             str(configuration), violation, self._schedule(configuration, steps, violation), story, _orders(stage)
         )
 
-    def _schedule(self, configuration: Configuration, steps: list[str], violation: Violation) -> Schedule:
+    def _schedule(self, configuration: Configuration, steps: list[str], violation: Violation) -> SteppedRun:
         plan, servers = self.plan, self._setting.servers
-        schedule = Schedule(
+        schedule = SteppedRun(
             protocol=plan.protocol,
             nodes=configuration.nodes,
             overlay="clique" if plan.edges else plan.overlay,

@@ -26,7 +26,8 @@ class Confirmations:
 
     def refuse(self, message_id: str, error: Exception) -> None:
         _, future = self._awaited.pop(message_id)
-        future.set_exception(error)
+        if not future.done():
+            future.set_exception(error)
 
     def give_up(self, reason: str) -> None:
         """None of them will be confirmed any more."""

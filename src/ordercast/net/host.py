@@ -8,32 +8,39 @@ one write a connection. So nobody ever hears of something that a crash could mak
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from ordercast.core.errors import InvariantError, PeerError, UsageError
 from ordercast.core.messages import Packet
-from ordercast.core.process import Connection, Peer, ProcessMachine, Wires
+from ordercast.core.process import CAST_BYTES, Connection, Peer, ProcessMachine, Wires
 from ordercast.core.wire import Codec
+from ordercast.net.cast_links import CastLinks
+from ordercast.net.connection_log import ConnectionLog
+from ordercast.net.datagrams import Datagrams
+from ordercast.net.dialing import Dialing, Housemate
+from ordercast.net.door import FrontDoor
+from ordercast.net.heartbeat import Heartbeat
 from ordercast.net.journal_writer import JournalWriter, TurnJournal
 from ordercast.net.timers import Timers
-from ordercast.net.turn_ports import TurnLedger, address_of, listening
+from ordercast.net.turn_ports import TurnLedger, address_of
 from ordercast.net.wire.connection import ConnectionEnd, WireConnection
-from ordercast.net.wire.credentials import Credentials, split_address
-from ordercast.net.wire.frames import packet_frame, packet_frames
-from ordercast.net.wire.settings import WireSettings, ns, seconds
+from ordercast.net.wire.credentials import CASTING, NODE, Credentials
+from ordercast.net.wire.frames import OVERHEAD_BYTES, packet_frames
+from ordercast.net.wire.memory import keep_freed_memory
+from ordercast.net.wire.settings import WireSettings, seconds
 from ordercast.net.wire.strangers import Strangers
-
-LOG = logging.getLogger("ordercast.net")
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Carrier = Literal["udp", "tcp", "none"]
+"""What carries casts: datagrams, connections for nothing else, or nothing at all."""
 
 
 class ProcessHost:
@@ -51,10 +58,14 @@ class ProcessHost:
         ledger: TurnLedger | None = None,
         epoch_ns: int = 0,
         passes_on: bool = True,
+        carrier: Carrier = "none",
+        housemate: Housemate | None = None,
     ) -> None:
         """`epoch_ns`: the reading of the monotonic clock that the journal counts from.
 
-        `passes_on`: whether the machine sends on packets as it received them; those are not encoded again.
+        `passes_on`: whether the machine sends on packets as it received them; those are not encoded again. `carrier`:
+        what carries the packets that it casts. `housemate`: a host of this very process, which is reached by a pair of
+        sockets whatever its address is.
         """
         self.me = me
         self.codec = codec
@@ -85,7 +96,10 @@ class ProcessHost:
         self._loop = asyncio.get_running_loop()
         self._all: set[WireConnection] = set()
         self._strangers = Strangers(settings)
-        self._dials: set[asyncio.Task[None]] = set()
+        self._log = ConnectionLog(me.name, self._strangers)
+        self._door = FrontDoor(credentials, settings)
+        self._dialing = Dialing(settings, credentials, housemate)
+        self._heartbeat = Heartbeat(settings, self._beat)
         self._numbers = 0
         self._frames: dict[int, tuple[Packet, bytes]] = {}
         """Packets of this turn, by identity, and how they look on the wire."""
@@ -96,37 +110,36 @@ class ProcessHost:
         """Inputs that came up while another one was handled."""
         self._closing = False
         self._turn: asyncio.Handle | None = None
-        self._heartbeat: asyncio.TimerHandle | None = None
-        self._heartbeat_due_ns = 0
-        self._server: asyncio.Server | None = None
-        tls = credentials.tls
-        self._dial_context = tls.client_context() if tls is not None else None
+        self._carrier: Carrier = carrier
+        self._casts: Datagrams | CastLinks | None = None
 
     # Life
 
     async def start(self, listen: str | socket.socket | None = None) -> None:
         """Open the door if there is one to open, and begin. Port 0 takes a free one; see `me.address`."""
+        keep_freed_memory()
         if listen is not None:
-            await self._listen(listening(listen) if isinstance(listen, str) else listen)
+            await self._listen(listen)
         self.machine = self._build(self)
-        self._plan_heartbeat()
+        self._heartbeat.start()
         self._busy = False
-        self.input(self.machine.on_start)
+        self.input(self.beginning())
 
-    async def _listen(self, door: socket.socket) -> None:
-        try:
-            self.credentials.check_listen(str(door.getsockname()[0]), self.me.kind)
-        except UsageError:
-            door.close()
-            raise
-        tls = self.credentials.tls
-        context = tls.server_context() if tls is not None else None
-        patience = seconds(self.settings.handshake_ms) if context is not None else None
-        self._server = await self._loop.create_server(
-            self._accepted, sock=door, ssl=context, ssl_handshake_timeout=patience
-        )
+    def beginning(self) -> Callable[[], None]:
+        """What the machine is told first."""
+        return self.machine.on_start
+
+    async def _listen(self, listen: str | socket.socket) -> None:
+        with_datagrams = self._carrier == "udp"
+        door, datagrams = await self._door.open(listen, self.me.kind, self._accepted, with_datagrams=with_datagrams)
         if not self.me.address:
             self.me = msgspec.structs.replace(self.me, address=address_of(door))
+        if datagrams is not None:
+            self._casts = Datagrams(
+                datagrams, self.me, self.credentials, self.settings, self.codec, self.counters, self._heard
+            )
+        elif self._carrier == "tcp":
+            self._casts = CastLinks(self._dial_to_cast, self.has_frames, self.counters)
 
     async def stop(self, reason: str = "the process stops") -> None:
         """End this turn, say goodbye on every connection, and leave nothing behind."""
@@ -137,8 +150,7 @@ class ProcessHost:
             self._turn.cancel()
             self._end_turn()
         self._closing = True
-        if self._server is not None:
-            self._server.close()
+        self._door.close()
         # A dial that is cancelled in the middle may never hear of the end of its connection: it is told first.
         for connection in {*self._all, *self.connections.values()}:
             if connection.peer is None:
@@ -146,15 +158,12 @@ class ProcessHost:
             else:
                 connection.say_goodbye(reason)
                 connection.flush()
-        for dial in self._dials:
-            dial.cancel()
-        await asyncio.gather(*self._dials, return_exceptions=True)
+        await self._dialing.end()
         waiting = [connection.closed for connection in self._all]
         if waiting:
             await asyncio.wait(waiting, timeout=seconds(self.settings.farewell_ms))
         self._abandon()
-        if self._server is not None:
-            await self._server.wait_closed()
+        await self._door.wait_closed()
         self._close_books()
         self.ended_event.set()
 
@@ -223,9 +232,7 @@ class ProcessHost:
         self._numbers += 1
         connection = WireConnection(self, self._numbers, address, to)
         self.connections[connection.number] = connection
-        dial = self._loop.create_task(self._dial(connection))
-        self._dials.add(dial)
-        dial.add_done_callback(self._dials.discard)
+        self._dialing.begin(connection)
         return connection.number
 
     def send(self, connection: Connection, packet: Packet) -> None:
@@ -237,6 +244,11 @@ class ProcessHost:
                 return
             wire.out.append(frame)
             self._dirty[wire] = None
+
+    def send_all(self, connections: Iterable[Connection], packet: Packet, but: Connection = 0) -> None:
+        for connection in connections:
+            if connection != but:
+                self.send(connection, packet)
 
     def _give_up(self, wire: WireConnection, packet: Packet, size: int) -> None:
         """What cannot be said ends the connection, which begins anew without it, and never this process."""
@@ -255,8 +267,7 @@ class ProcessHost:
 
     def new_frame(self, packet: Packet) -> bytes:
         """The packet as it looks on the wire, for whoever keeps it."""
-        body = self.codec.encode(packet)
-        return packet_frame(body) if len(body) <= self._most_in_frame else packet_frames(body, self._most_in_frame)
+        return packet_frames(self.codec.encode(packet), self._most_in_frame)
 
     def has_frames(self, wire: WireConnection) -> None:
         """Frames were put into its `out`, which was empty: have them written at the end of the turn."""
@@ -267,6 +278,21 @@ class ProcessHost:
         if wire is not None:
             wire.say_goodbye(reason)
             self._dirty[wire] = None
+
+    def cast(self, address: str, packet: Packet) -> None:
+        if self._casts is None:
+            self.counters["casts_lost"] += 1
+            return
+        frame = self.frame_of(packet)
+        if len(frame) > CAST_BYTES + OVERHEAD_BYTES:
+            self.counters["casts_too_long"] += 1
+            self._log.bad_cast(address, f"{type(packet).__name__} has {len(frame)} bytes; {CAST_BYTES} can be cast")
+            return
+        self._casts.cast(address, frame)
+
+    def cast_all(self, addresses: Iterable[str], packet: Packet) -> None:
+        for address in addresses:
+            self.cast(address, packet)
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
         self.timers.set(name, delay_ns, background=background)
@@ -307,16 +333,23 @@ class ProcessHost:
     def greeted(self, connection: WireConnection, peer: Peer) -> None:
         if not connection.address:
             self._strangers.went(connection)
+            if peer.kind == CASTING:
+                return  # It only casts, and the machine hears of that alone.
             self.connections[connection.number] = connection
         self.counters["connections_opened"] += 1
-        self._log(logging.INFO, "connected", connection, kind=peer.kind, life=peer.life)
+        self._log.opened(connection, peer)
         self._dirty[connection] = None
-        if connection.leaving:
+        if connection.leaving or connection.role == CASTING:
             self._plan_turn_end()  # Closed before it was open: it gets across what was sent, and ends.
         else:
             self.input(self.machine.on_opened, connection.number, peer, blame=connection)
 
     def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
+        peer = connection.peer
+        if peer is not None and peer.kind == CASTING:
+            self.counters["casts_received"] += len(packets)
+            self._heard(msgspec.structs.replace(peer, kind=NODE), packets)
+            return
         if connection.number not in self.connections:
             return
         if self.passes_on:
@@ -334,21 +367,24 @@ class ProcessHost:
         self._all.discard(connection)
         self._strangers.went(connection)
         self.counters[f"closed_{end.why}"] += 1
-        self._log_end(connection, end)
+        self._log.ended(connection, end)
+        if isinstance(self._casts, CastLinks):
+            self._casts.ended(connection)
         if self.connections.pop(connection.number, None) is not None and not self._closing:
             self.input(self._tell_closed, connection.number, end)
 
-    def _log_end(self, connection: WireConnection, end: ConnectionEnd) -> None:
-        """Whoever never introduced itself is complained of in one line for all of its address, now and then."""
-        facts: dict[str, object] = {"why": end.why, "reason": end.reason}
-        if end.complaint and connection.peer is None and connection.host:
-            facts["times"] = times = self._strangers.complaints(connection.host, time.monotonic_ns())
-            if not times:
-                return
-        self._log(logging.WARNING if end.complaint else logging.INFO, "closed", connection, **facts)
-
     def _tell_closed(self, connection: Connection, end: ConnectionEnd) -> None:
         self.machine.on_closed(connection, gone=end.gone, reason=end.reason)
+
+    def _heard(self, peer: Peer, packets: list[Packet]) -> None:
+        self.input(self._tell_cast, peer, packets)
+
+    def _tell_cast(self, peer: Peer, packets: list[Packet]) -> None:
+        try:
+            self.machine.on_cast(peer, packets)
+        except PeerError as error:
+            self.counters["casts_refused"] += 1
+            self._log.bad_cast(peer.name, error.reason)
 
     # Inside
 
@@ -395,6 +431,8 @@ class ProcessHost:
         self._frames.clear()
         for connection in dirty:
             connection.flush()
+        if self._casts is not None:
+            self._casts.flush()
         if self._inbox:
             self._handle_inbox()
             self._plan_turn_end()
@@ -424,21 +462,21 @@ class ProcessHost:
         if self.on_failure is not None:
             self.on_failure(error)
             return
-        trace = None if isinstance(error, OSError) else error  # A full disk is no bug of ours.
-        LOG.critical("failed", exc_info=trace, extra={"facts": {"node": self.me.name, "failure": str(error)}})
+        self._log.failed(error)
 
     def _abandon(self) -> None:
-        for timer in (self._turn, self._heartbeat):
-            if timer is not None:
-                timer.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+        self._heartbeat.stop()
         self.timers.stop()
-        for dial in self._dials:
-            dial.cancel()
-        if self._server is not None:
-            self._server.close()
+        self._dialing.cancel()
+        self._door.close()
         for connection in {*self._all, *self.connections.values()}:
             connection.abort(ConnectionEnd("local", "the process stops"))
         self.connections.clear()
+        casts, self._casts = self._casts, None
+        if casts is not None:
+            casts.close()
 
     # Dialing and being dialed
 
@@ -446,39 +484,27 @@ class ProcessHost:
         self._numbers += 1
         return WireConnection(self, self._numbers)
 
-    async def _dial(self, connection: WireConnection) -> None:
-        try:
-            host, port = split_address(connection.address)
-            async with asyncio.timeout(seconds(self.settings.handshake_ms)):
-                await self._loop.create_connection(
-                    lambda: connection, host, port, ssl=self._dial_context,
-                    server_hostname=host if self._dial_context is not None else None,
-                )  # fmt: skip
-        except (OSError, UsageError, UnicodeError) as error:  # TimeoutError is an OSError, SSLError too.
-            connection.abort(
-                ConnectionEnd("unreachable", f"nobody answers at {connection.address}: {error or 'no answer'}")
-            )
+    def _dial_to_cast(self, address: str) -> WireConnection:
+        self._numbers += 1
+        connection = WireConnection(self, self._numbers, address, role=CASTING)
+        self._all.add(connection)
+        self._dialing.begin(connection)
+        return connection
 
-    # Heartbeats
+    async def let_in(self, dialed: WireConnection) -> None:
+        """Be connected to from within this process; the other end introduces itself as everybody does."""
+        if self._closing:
+            dialed.abort(ConnectionEnd("unreachable", f"{self.me.name} is stopped"))
+            return
+        near, far = socket.socketpair()
+        await self._loop.create_connection(self._accepted, sock=near)
+        await self._loop.create_connection(lambda: dialed, sock=far)
 
-    def _plan_heartbeat(self) -> None:
-        self._heartbeat_due_ns = time.monotonic_ns() + ns(self.settings.heartbeat_ms)
-        self._heartbeat = self._loop.call_later(seconds(self.settings.heartbeat_ms), self._beat)
-
-    def _beat(self) -> None:
+    def _beat(self, now: int, overslept: int) -> bool:
         """Be heard, and see who was not."""
-        now = time.monotonic_ns()
-        overslept = now - self._heartbeat_due_ns
-        if overslept <= ns(self.settings.heartbeat_ms):
-            overslept = 0  # Otherwise this process stood still, and that nobody was heard says nothing about others.
         for connection in list(self._all):
             connection.beat()
             connection.check(now, overslept)
         if self.on_beat is not None:
             self.input(self.on_beat, now, overslept)
-        if not self._closing:
-            self._plan_heartbeat()
-
-    def _log(self, level: int, event: str, connection: WireConnection, **facts: object) -> None:
-        if LOG.isEnabledFor(level):
-            LOG.log(level, event, extra={"facts": {"node": self.me.name, "peer": connection.name, **facts}})
+        return not self._closing

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import assert_never
 
 from ordercast.core.chance import mix, salt, shuffled
-from ordercast.core.errors import UsageError
+from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, valid_node
 from ordercast.scenario.brokers import BrokerTree
-from ordercast.scenario.model import Clique, Edges, Line, Overlay, RandomTree, Regular, Ring, Servers, Star, Tree
+from ordercast.scenario.model import Clique, Edges, LineGraph, Overlay, RandomTree, Regular, Ring, Servers, Star, Tree
 
 Edge = tuple[NodeId, NodeId]
 
@@ -86,7 +86,7 @@ def build_graph(overlay: Overlay, seed: int) -> Graph:
     match overlay:
         case Clique():
             edges = [(a, b) for i, a in enumerate(names) for b in names[:i]]
-        case Line():
+        case LineGraph():
             edges = list(pairwise(names))
         case Ring():
             edges = list(zip(names, names[1:] + names[:1], strict=True)) if len(names) > 2 else [(names[0], names[-1])]
@@ -103,6 +103,32 @@ def build_graph(overlay: Overlay, seed: int) -> Graph:
         case _:
             assert_never(overlay)
     return Graph(names, [(a, b) for a, b in edges if a != b])
+
+
+def whom_each_knows(
+    overlay: Overlay, joiners: Collection[NodeId], seed: int
+) -> tuple[Graph, dict[NodeId, tuple[NodeId, ...]]]:
+    """For overlays that change: everybody who will ever be there, and whom each knows first.
+
+    Of those that the network begins with, only each other; whoever joins later knows all its neighbours on the graph.
+    """
+    graph = build_graph(overlay, seed)
+    late = set(joiners)
+    for name in sorted(late):
+        if name not in graph.neighbours:
+            raise UsageError(f"fault: {unknown_name('node', name, graph.nodes)} to join")
+    start = [node for node in graph.nodes if node not in late]
+    if not start:
+        raise UsageError("fault: everybody joins later, so there is nobody to join")
+    within = graph.reachable(start[0], without=late)
+    apart = [node for node in start if node not in within]
+    if apart:
+        raise UsageError(f"overlay: without those that join later, {apart[0]} cannot be reached from {start[0]}")
+    near = graph.neighbours
+    return graph, {
+        node: near[node] if node in late else tuple(peer for peer in near[node] if peer not in late)
+        for node in graph.nodes
+    }
 
 
 def _names(count: int) -> list[NodeId]:
@@ -189,7 +215,8 @@ def _given_graph(overlay: Edges) -> Graph:
         parent[root_a] = root_b
         edges.append((a, b))
     graph = Graph(parent, edges)
-    apart = [node for node in graph.nodes if node not in graph.reachable(graph.nodes[0])]
+    within = graph.reachable(graph.nodes[0])
+    apart = [node for node in graph.nodes if node not in within]
     if apart:
         raise UsageError(f"{where}: not connected: {apart[0]} cannot be reached from {graph.nodes[0]}")
     return graph

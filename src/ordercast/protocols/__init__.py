@@ -10,16 +10,22 @@ from types import ModuleType
 
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.registry import ProtocolInfo, is_code
+from ordercast.protocols.cluster import CLUSTER
 from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
 from ordercast.protocols.flood.fifo import FIFO
 from ordercast.protocols.flood.flood import FLOOD
 from ordercast.protocols.flood.sequencer import SEQUENCER
 from ordercast.protocols.flood.unordered import UNORDERED
 from ordercast.protocols.flood.vector import VECTOR
+from ordercast.protocols.gossip import GOSSIP
 from ordercast.protocols.locamu.variants import LOCAMU, LOCAMU_PUBLISHED
 from ordercast.protocols.multicast.delporte_fauconnier import DELPORTE_FAUCONNIER
 from ordercast.protocols.multicast.real_time import with_real_time
 from ordercast.protocols.multicast.skeen import SKEEN
+from ordercast.protocols.preventive.draft import PREVENTIVE_DRAFT
+from ordercast.protocols.preventive.flood_overlay import FLOOD_OVERLAY
+from ordercast.protocols.preventive.variants import PREVENTIVE
+from ordercast.protocols.preventive.vector_overlay import VECTOR_OVERLAY
 from ordercast.protocols.replicated.variants import (
     REPLICATED_DAISY_CHAIN,
     REPLICATED_DAISY_CHAIN_REAL_TIME,
@@ -55,16 +61,23 @@ CATALOGUE: dict[str, ProtocolInfo] = {
         VECTOR,
     )
 }
-"""Every protocol that comes with Ordercast, sorted by name."""
+"""Every protocol with fixed neighbours that comes with Ordercast, sorted by name."""
+
+OVERLAYS: dict[str, ProtocolInfo] = {
+    info.name: info for info in (CLUSTER, FLOOD_OVERLAY, GOSSIP, PREVENTIVE, PREVENTIVE_DRAFT, VECTOR_OVERLAY)
+}
+"""Every protocol that chooses its neighbours itself, sorted by name."""
+
+_ALL = CATALOGUE | OVERLAYS
 
 
 def lookup(name: str) -> ProtocolInfo:
     """The protocol called `name`, or one of your own: `path/to/file.py`, `file.py:NAME` or `package.module:NAME`."""
-    info = CATALOGUE.get(name)
+    info = _ALL.get(name)
     if info is not None:
         return info
     if not is_code(name):
-        raise unknown_name("protocol", name, CATALOGUE)
+        raise unknown_name("protocol", name, _ALL)
     where, _, attribute = (name, "", "") if name.endswith(".py") else name.rpartition(":")
     module = _load_file(Path(where), name) if where.endswith(".py") else _load_module(where, name)
     found = getattr(module, attribute, None) if attribute else _only_one(module, name)

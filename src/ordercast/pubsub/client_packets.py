@@ -11,6 +11,11 @@ client                                    edge broker
 │ ── Entries (publications) ────────────▶ │
 │ ◀── Entries · Acks · StableUpdate · Flow · Refused
 │ ── StableReport ──────────────────────▶ │
+
+reader                                    broker that keeps the topic (the edge is asked who: AskCopies)
+│ ── OpenHistory ───────────────────────▶ │    on a connection of its own
+│ ◀──────────────────── HistoryOpened ─── │    or NoHistory
+│ ── ReadHistory ─▶ … ◀── History ─────── │    one piece at a time
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import msgspec
 
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Packet
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
 
@@ -29,6 +35,14 @@ class Attach(Packet, frozen=True, tag=1):
     """BRK-C5: the first packet of a client on a connection. `attach_no` grows with every attempt of the session."""
 
     attach_no: int
+    ticket: str = ""
+    """BRK-F1: the session's ticket, or WANTED; without one the session is never folded."""
+    seal: bytes = b""
+    """Proves that a broker has given the ticket to this session."""
+
+
+WANTED = "?"
+"""In the place of a ticket: the session has none yet."""
 
 
 class Subscribe(Packet, frozen=True, tag=2):
@@ -52,6 +66,8 @@ class Watch(Packet, frozen=True, tag=5):
     """Tell me of every topic that the filter takes in, now and later (`TopicsFound`); the client then subscribes."""
 
     pattern: str
+    past: bool = False
+    """ARC-S7: also of kept topics that nobody is a member of now."""
 
 
 class Unwatch(Packet, frozen=True, tag=6):
@@ -73,6 +89,8 @@ class TopicState(Packet, frozen=True, tag=8):
     topic: Topic
     have: Summary
     base: Vector
+    life: int = 0
+    """Of the edge's log, which it may have to begin anew; 0: it has none."""
 
 
 class Resume(Packet, frozen=True, tag=9):
@@ -84,6 +102,8 @@ class Resume(Packet, frozen=True, tag=9):
     base: Vector
     entries: tuple[Publication, ...] = ()
     receives: bool = True
+    life: int = 0
+    """As the TopicState said that this answers: the history is complete for that life of the edge's log only."""
 
 
 class Granted(Packet, frozen=True, tag=10):
@@ -205,8 +225,124 @@ class Sealed(Packet, frozen=True, tag=22):
     entries: bytes = b""
 
 
+class Ticket(Packet, frozen=True, tag=30):
+    """BRK-F1, from the edge before its first TopicState: what this session is called in its origin from now on."""
+
+    ticket: str
+    seal: bytes = b""
+
+
+class Goodbye(Packet, frozen=True, tag=31):
+    """BRK-F2: the session never comes back; its memberships end once what it has published is admitted."""
+
+
+class SessionsClosed(Packet, frozen=True, tag=32):
+    """BRK-F8: sessions of which everything was delivered; nothing of them needs to be remembered one by one.
+
+    All of them to a client that asks to receive for the first time on a connection, later what is new.
+    """
+
+    closed: Closed
+
+
+class AskCopies(Packet, frozen=True, tag=23):
+    """ARC-7: which brokers keep the topic?"""
+
+    topic: Topic
+
+
+class KeptAt(Packet, frozen=True, tag=24):
+    """The brokers that keep the topic and their addresses, those that should have all of it first; none: not kept."""
+
+    topic: Topic
+    brokers: tuple[tuple[str, str], ...]
+    copies: int = 0
+    """So many of them, from the first on, should have all of it; the others may be former copies."""
+
+
+class OpenHistory(Packet, frozen=True, tag=25):
+    """ARC-7, to a broker that keeps the topic, also without an Attach: begin to read.
+
+    From where, by `start`: `position`: behind the cut `since`. `earliest`. `time`: from what was kept at `amount`
+    milliseconds of the epoch or later. `last`: at least the last `amount` publications.
+    """
+
+    topic: Topic
+    read: int
+    """The reader's name for what it reads on this connection."""
+    start: str
+    since: Vector
+    amount: int = 0
+    until: Vector | None = None
+    """None: all that is there now."""
+
+
+class HistoryOpened(Packet, frozen=True, tag=26):
+    """What will be read: everything in `until` that is not in `since`."""
+
+    topic: Topic
+    read: int
+    since: Vector
+    until: Vector
+    whole: bool
+    """Nothing before `since` was ever removed or lost: it is the beginning of the topic."""
+    place: tuple[int, int]
+
+
+class ReadHistory(Packet, frozen=True, tag=27):
+    """The next piece, from the place that the last one gave."""
+
+    topic: Topic
+    read: int
+    place: tuple[int, int]
+
+
+class KeptRecords(Packet, frozen=True, tag=28):
+    """Records as they are kept; among them may be what the reader has already, or what lies beyond its end."""
+
+    topic: Topic
+    read: int
+    records: tuple[bytes, ...]
+    place: tuple[int, int] | None
+    """None: that is all there is now."""
+
+
+class NoHistory(Packet, frozen=True, tag=29):
+    """Why it cannot be read here: `unkept`, `empty`, `denied`, `behind`, `moved`, `cleaned` or `lost`.
+
+    `behind`: ask again, or another copy. `moved`: open it again. `cleaned`, `lost`: there is no gap from `cut` on.
+    """
+
+    topic: Topic
+    read: int
+    code: str
+    cut: Vector
+
+
+MOST_CUT = 10_000
+"""Topics that one cut is of."""
+
+
+class AskCut(Packet, frozen=True, tag=36):
+    """ARC-C1: how far are these topics, all at one moment?"""
+
+    number: int
+    topics: tuple[Topic, ...]
+
+
+class CutTold(Packet, frozen=True, tag=37):
+    """A cut that is closed across the topics; or why there is none now."""
+
+    number: int
+    cuts: dict[Topic, Vector]
+    why_not: str = ""
+
+
+READING = (OpenHistory, ReadHistory)
+"""What a broker answers on any connection, attached or not."""
 CLIENT_PACKETS: tuple[type[Packet], ...] = (
     Attach, Subscribe, Unsubscribe, Left, Watch, Unwatch, TopicsFound, TopicState, Resume, Granted, Live, Denied,
     Entries, Acks, Refused, Flow, StableReport, StableUpdate, View, Ping, Pong,
-    Sealed,
+    Sealed, Ticket, Goodbye, SessionsClosed,
+    AskCopies, KeptAt, OpenHistory, HistoryOpened, ReadHistory, KeptRecords, NoHistory, AskCut, CutTold,
 )  # fmt: skip

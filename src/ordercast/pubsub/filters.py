@@ -6,21 +6,25 @@ Segments are separated by dots. `*` stands for exactly one segment, `>` (only at
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from ordercast.core.errors import UsageError
+from ordercast.core.ids import Topic
 from ordercast.core.state import State
 
 LONGEST_TOPIC = 255
 _FORBIDDEN = {"#", ";", ",", " ", "~"}
+_FOLLOWING = "~"
 _HERE = ""
 """In a node of the index: who has a filter that ends there. No segment is empty."""
 
 W = TypeVar("W")
 
 
+@lru_cache(maxsize=1 << 12)
 def check_topic(name: str) -> None:
-    """Raise a UsageError unless `name` can be a topic."""
+    """Raise a UsageError unless `name` can be a topic. Every packet names one, mostly one of a few."""
     _check(name, "topic")
     if is_filter(name):
         raise UsageError(f"topic {name!r}: '*' and '>' are for filters of subscribers")
@@ -56,6 +60,34 @@ def matches(pattern: str, topic: str) -> bool:
 def allows(patterns: Iterable[str], topic: str) -> bool:
     """Whether one of the patterns takes the topic in."""
     return any(matches(pattern, topic) for pattern in patterns)
+
+
+def following(pattern: str) -> Topic:
+    """The name under which those who follow the filter are members of it; no topic is called so."""
+    return Topic(_FOLLOWING + pattern)
+
+
+def is_following(name: str) -> bool:
+    return name.startswith(_FOLLOWING)
+
+
+def followed(name: str) -> str:
+    """The filter that `following` was given."""
+    return name[len(_FOLLOWING) :]
+
+
+def common(one: str, other: str) -> str | None:
+    """The filter that takes in what both do; None: there is nothing."""
+    mine, yours = one.split("."), other.split(".")
+    both: list[str] = []
+    for i in range(max(len(mine), len(yours))):
+        if mine[i:] == [">"] or yours[i:] == [">"]:
+            rest = yours[i:] if mine[i:] == [">"] else mine[i:]
+            return ".".join(both + rest) if rest else None
+        if i >= len(mine) or i >= len(yours) or ("*" not in (mine[i], yours[i]) and mine[i] != yours[i]):
+            return None
+        both.append(yours[i] if mine[i] == "*" else mine[i])
+    return ".".join(both)
 
 
 class FilterIndex(State, Generic[W]):
@@ -106,7 +138,7 @@ def _walk(node: dict[str, Any], given: list[str], at: int, path: tuple[str, ...]
 def _check(name: str, what: str) -> None:
     if not name or len(name) > LONGEST_TOPIC:
         raise UsageError(f"{what} {name[:40]!r}: has {len(name)} characters; from 1 to {LONGEST_TOPIC} are allowed")
-    if not name.isprintable() or set(name) & _FORBIDDEN:
+    if not name.isprintable() or not _FORBIDDEN.isdisjoint(name):
         raise UsageError(f"{what} {name!r}: contains a character that is not allowed in it")
-    if any(not segment for segment in name.split(".")):
+    if "" in name.split("."):
         raise UsageError(f"{what} {name!r}: has an empty segment")

@@ -71,6 +71,11 @@ class Received(State):
                 low = self._absorb(origin, number, extras)
             self.low[origin] = low
 
+    def forget(self, origin: Origin) -> None:
+        """BRK-F7: its session is closed; whoever asks about it asks the set of closed sessions first."""
+        self.low.pop(origin, None)
+        self.extras.pop(origin, None)
+
     def merge(self, summary: Summary) -> None:
         """Everything in `summary` counts as received."""
         self.raise_to({origin: low for origin, (low, _) in summary.items()})

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Origin, Topic
 from ordercast.core.state import Value
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
@@ -64,6 +64,13 @@ class Seals(Value):
     def of_base(self, topic: Topic, base: Vector) -> bytes:
         """A seal for each publisher in the order of the vector: everything up to this number of it is stable."""
         return b"".join(self._seal((topic, *known)) for known in base.items())
+
+    def of_ticket(self, origin: Origin) -> bytes:
+        """BRK-F1: a broker has given this session its ticket. Nothing without a key."""
+        return self._seal(("ticket", origin)) if self._keyed is not None else b""
+
+    def proves_ticket(self, origin: Origin, seal: bytes) -> bool:
+        return self._keyed is None or compare_digest(self._seal(("ticket", origin)), seal)
 
     def proven_entries(self, entries: Sequence[Publication], seals: bytes) -> tuple[Publication, ...]:
         """The entries whose seals are right, in order."""

@@ -25,6 +25,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Period of stability reports."""
     member_timeout_ms: _Ms = 20_000.0
     """Absence after which the root fences a member; must exceed the longest repair."""
+    fold_ms: _Ms = 10_000.0
+    """How often the root asks all brokers whether what ended sessions have left behind can be folded."""
     startup_grace_ms: _Ms = 10_000.0
     """How long a starting broker insists on its configured parent."""
     buffer_soft_limit: _Count = 50_000
@@ -35,12 +37,24 @@ class BrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     is cut off at four times as many."""
     memory_soft_bytes: _Count = 1 << 30
     """Bytes of all publications of a broker. Above, topics that hold more than their share of it pause."""
+    absent_member: Literal["cover", "wait"] = "cover"
+    """Who answers for a member whose connection has ended: `cover`: its last edge, as long as that is there, so totals
+    go on without it; `wait`: nobody, and totals of its topics wait until it is back or fenced."""
     slow_member: Literal["fence", "wait"] = "fence"
     """What becomes of a member that is attached and takes nothing for `slow_member_ms`, while its topic holds more than
     half of what makes publishers pause: `fence` ends its session, `wait` lets it hold the topic up for good."""
     slow_member_ms: _Ms = 60_000.0
     filters_per_client: _Count = 1000
     """Filters that one client may follow at a time."""
+    topics_per_client: _Count = 10_000
+    """Topics in which one client may take part at a time, to receive or to publish."""
+    filters_per_user: _Count = 10_000
+    """Filters that the clients of one user may follow at one broker at a time, all of them together."""
+    topics_per_user: _Count = 100_000
+    """Topics in which the clients of one user may take part at one broker at a time, counted for each of them; a filter
+    counts as a topic too."""
+    topics_limit: _Count = 200_000
+    """Topics with members in the whole tree; a client that would begin one more is denied it."""
     order_scope: Literal["session", "key"] = "session"
     """`session`: everything that one client publishes on a topic keeps its order, whatever keys and guarantees; what
     it publishes behind a `total` waits at its edge for the commit. `eventual` publications too: if one overtook,

@@ -16,8 +16,12 @@ that it asks for on one connection.
 
 from __future__ import annotations
 
+import msgspec
+
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Packet
+from ordercast.pubsub.closed import Closed
+from ordercast.pubsub.keeping import StampedRule
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Summary, Vector
 
@@ -96,11 +100,12 @@ class TotalAck(Packet, frozen=True, tag=88):
 
 
 class MemberReport(Packet, frozen=True, tag=89):
-    """BRK-M7: the members below the child, waiting ones included."""
+    """BRK-M7: the members below the child, waiting ones included, and those that are away and answered for there."""
 
     topic: Topic
     term: TermOnWire
     members: Covered
+    away: Covered = ()
 
 
 class AttachRequest(Packet, frozen=True, tag=90):
@@ -138,19 +143,19 @@ class MemberGone(Packet, frozen=True, tag=93):
     topic: Topic
     member: Origin
     epoch: int
+    on_purpose: bool = False
+    """The client has said so (BRK-F2); otherwise it was given up."""
 
 
 class RosterUpdate(Packet, frozen=True, tag=94):
-    """BRK-M9: one more member, down to every broker. Without a topic: a fence (BRK-M10).
-
-    `first`: watchers of the topic may not know it yet, and are waited for (BRK-W2).
-    """
+    """BRK-M9: one more member, down to every broker. Without a topic: a fence (BRK-M10)."""
 
     update_id: int
     topic: Topic
     member: Origin
     epoch: int
-    first: bool
+    followers: tuple[Origin, ...] = ()
+    """Members in advance, as in a roster (BRK-W2)."""
 
 
 class RosterAck(Packet, frozen=True, tag=95):
@@ -165,6 +170,8 @@ class RosterSync(Packet, frozen=True, tag=96):
 
     roster: dict[Topic, tuple[Origin, ...]]
     fenced: dict[Origin, int]
+    closed: Closed = msgspec.field(default_factory=dict)
+    """BRK-F7: sessions that are folded; of each issuer that is named, all of them."""
 
 
 class StableVote(Packet, frozen=True, tag=97):
@@ -222,8 +229,64 @@ class Absent(Packet, frozen=True, tag=103):
     """Whether it replaces what was told before; otherwise it adds to it."""
 
 
+class FoldRound(Packet, frozen=True, tag=110):
+    """BRK-F3, from the root down to every broker: what do you hold of sessions that have ended?"""
+
+    term: TermOnWire
+    number: int
+    topics: tuple[Topic, ...]
+    """In which those sessions took part."""
+    strays: tuple[Origin, ...] = ()
+    """BRK-F9: sessions that are members of nothing: which of them are connected with you?"""
+    cut: tuple[Topic, ...] = ()
+    """ARC-C2: of which everybody notes how far it has come."""
+
+
+class FoldAnswer(Packet, frozen=True, tag=111):
+    """BRK-F4, to the parent: for the sender and all brokers below it."""
+
+    term: TermOnWire
+    number: int
+    places: dict[NodeId, tuple[int, int]]
+    """The life of each broker, and how often it has been given a place in the tree in it."""
+    held: tuple[Origin, ...]
+    """Ended sessions of which one of them has something that it does not know to be stable, and strays that are
+    connected with one of them."""
+    found: dict[Topic, Vector] = msgspec.field(default_factory=dict)
+    """ARC-C2: what they had of the topics of the cut."""
+    orphaned: tuple[Origin, ...] = ()
+    """BRK-V2: ended sessions of which one of them keeps something apart from its logs."""
+
+
+class CutRequest(Packet, frozen=True, tag=112):
+    """ARC-C1, towards the root: a client wants a cut across topics. `path` as for an attach."""
+
+    number: int
+    topics: tuple[Topic, ...]
+    path: tuple[NodeId, ...] = ()
+
+
+class CutReply(Packet, frozen=True, tag=113):
+    """ARC-C4, back along the path."""
+
+    number: int
+    path: tuple[NodeId, ...]
+    cuts: dict[Topic, Vector]
+    why_not: str = ""
+
+
+class KeepNews(Packet, frozen=True, tag=104):
+    """ARC-1: rules that are new to the sender, and brokers that can or cannot keep anything, by their latest life."""
+
+    rules: tuple[StampedRule, ...]
+    able: dict[NodeId, tuple[int, bool]]
+    topics: tuple[Topic, ...] = ()
+    """ARC-S7: of which somebody has a history."""
+
+
 TOPIC_PACKETS: tuple[type[Packet], ...] = (
     OpenTopic, TopicBuffer, Prepare, SyncEnd, TopicClose, TopicClosed, Grounded, TopicReset, TotalAck, MemberReport,
     AttachRequest, AttachGranted, AttachDenied, MemberGone, RosterUpdate, RosterAck, RosterSync, StableVote,
-    BaseUpdate, Held, HeldAsk, Reach, Keep, Absent,
+    BaseUpdate, Held, HeldAsk, Reach, Keep, Absent, FoldRound, FoldAnswer, CutRequest, CutReply,
+    KeepNews,
 )  # fmt: skip

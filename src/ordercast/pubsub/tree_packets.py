@@ -12,6 +12,7 @@ import msgspec
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Packet
 from ordercast.pubsub.client_packets import Neighbour
+from ordercast.pubsub.closed import Closed
 
 Term = tuple[int, NodeId]
 Rank = tuple[int, NodeId]
@@ -26,6 +27,14 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     node: NodeId
     address: str
     stamp: Stamp
+
+
+class KnownDirectory(msgspec.Struct, frozen=True, array_like=True):
+    """BRK-J6: who was in the directory at the stamp `settled`, all changes up to it included, and the changes since."""
+
+    changes: tuple[Change, ...] = ()
+    settled: Stamp = (0, 0)
+    members: dict[NodeId, str] = msgspec.field(default_factory=dict)
 
 
 class ParentRequest(Packet, frozen=True, tag=40):
@@ -77,7 +86,7 @@ class RootElection(Packet, frozen=True, tag=45):
 
     number: int
     rank: Rank
-    changes: tuple[Change, ...] = ()
+    directory: KnownDirectory = KnownDirectory()
 
 
 class RootElectionReply(Packet, frozen=True, tag=46):
@@ -91,7 +100,9 @@ class RootElectionReply(Packet, frozen=True, tag=46):
     """The number of the last term that it took part in: 0 if it knows of no root before."""
     roster: dict[Topic, tuple[Origin, ...]] = msgspec.field(default_factory=dict)
     fenced: dict[Origin, int] = msgspec.field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    directory: KnownDirectory = KnownDirectory()
+    closed: Closed = msgspec.field(default_factory=dict)
+    """BRK-F7: the sessions that are folded."""
     lease_ms: int = 0
     """The longest lease that it may have helped to give and that may not be over, beyond what was configured."""
 
@@ -168,9 +179,9 @@ class LeaveRequest(Packet, frozen=True, tag=56):
 
 
 class DirectoryWave(Packet, frozen=True, tag=57):
-    """BRK-J2, BRK-J3, along the links: all changes of the directory that the sender knows."""
+    """BRK-J2, BRK-J3, along the links: all that the sender knows of the directory."""
 
-    changes: tuple[Change, ...]
+    directory: KnownDirectory
 
 
 class DirectoryAck(Packet, frozen=True, tag=58):
@@ -183,8 +194,7 @@ class DirectoryAck(Packet, frozen=True, tag=58):
 class Welcome(Packet, frozen=True, tag=59):
     """BRK-J2, root to newcomer: everybody knows you; here is everybody."""
 
-    directory: dict[NodeId, str]
-    changes: tuple[Change, ...]
+    directory: KnownDirectory
 
 
 class Farewell(Packet, frozen=True, tag=60):

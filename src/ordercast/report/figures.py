@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ordercast.report.html import Markup, tag
-from ordercast.verify.spark.run_metrics import QUANTILES
+from ordercast.verify.metrics.values import QUANTILES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ordercast.verify.spark.run_metrics import Distribution, RunMetrics, Slice, TimelineMark
+    from ordercast.verify.metrics.values import Distribution, RunMetrics, Slice, TimelineMark
 
 SERIES = 8
 """As many lines as have colours of their own; more in one figure could not be told apart."""
@@ -39,6 +39,9 @@ _MARKS = {
 }
 _WIDTH_IN = 8.2
 _LONG_TAIL = 20
+_LABEL_APART = 0.12
+"""Share of the width that the name of a crash takes."""
+_NAMED_TOGETHER = 4
 _FONT = "DejaVu Sans"
 DRAWING: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -94,7 +97,8 @@ def over_time(name: str, metrics: RunMetrics, description: str) -> Markup:
         for axes in (rate, latency):
             _draw_marks(axes, metrics.marks)
         if metrics.marks:
-            rate.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(_MARKS) + 1, borderaxespad=0.2)
+            rate.legend(loc="lower right", bbox_to_anchor=(1, 1.12), ncols=len(_MARKS) + 1, borderaxespad=0.2)
+            name_crashes(rate, metrics.marks)
         return element(figure, name, description)
 
 
@@ -127,6 +131,25 @@ def _draw_marks(axes: Axes, marks: Sequence[TimelineMark]) -> None:
     for start_s, end_s in repair_spans(marks):
         axes.axvspan(start_s, end_s, color=STAND_INS["open"], alpha=0.18, linewidth=0, label=label)
         label = "_nolegend_"
+
+
+def name_crashes(axes: Axes, marks: Sequence[TimelineMark]) -> None:
+    """Above the drawing, who was killed where; one label for crashes that are too close for two."""
+    left, right = axes.get_xlim()
+    together: list[tuple[float, list[str]]] = []
+    for mark in sorted((mark for mark in marks if mark.kind == "crash"), key=lambda mark: mark.time_s):
+        if together and mark.time_s - together[-1][0] < _LABEL_APART * (right - left):
+            together[-1][1].append(mark.node)
+        else:
+            together.append((mark.time_s, [mark.node]))
+    for time_s, names in together:
+        shown = (
+            names if len(names) <= _NAMED_TOGETHER else [*names[:_NAMED_TOGETHER], f"+{len(names) - _NAMED_TOGETHER}"]
+        )
+        axes.text(
+            time_s, 1.01, f"✕ {', '.join(shown)}", transform=axes.get_xaxis_transform(), color=STAND_INS["bad"],
+            ha="left" if time_s < right - _LABEL_APART * (right - left) else "right", va="bottom", fontsize=8.5,
+        )  # fmt: skip
 
 
 def repair_spans(marks: Sequence[TimelineMark]) -> list[tuple[float, float]]:

@@ -142,9 +142,23 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 code { font: .9em ui-monospace, "Cascadia Code", Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 figure { margin: 1.25rem 0 1.75rem; } figcaption { color: var(--soft); font-size: .92rem; max-width: 52rem; }
 figcaption strong { color: var(--ink); font-weight: 600; }
+.spacetime { display: block; width: 100%; height: auto; font-size: 12px; }
+.spacetime text { fill: var(--ink); text-anchor: middle; stroke: var(--panel); stroke-width: 4px; paint-order: stroke; }
+.spacetime .node { text-anchor: start; font-weight: 600; }
+.spacetime .seq { fill: var(--soft); font-size: 11px; }
+.spacetime .message.wrong { fill: var(--bad); font-weight: 650; }
+.lifeline { stroke: var(--line); stroke-width: 2; } .arrow { stroke: var(--soft); stroke-width: 1.5; }
+.arrow.wrong, .cross { stroke: var(--bad); stroke-width: 2.4; } .arrow.never { stroke-dasharray: 6 4; }
+.arrowhead { fill: var(--soft); } .arrowhead.wrong { fill: var(--bad); } .cross { fill: none; }
+.spacetime .publish { fill: var(--s0); stroke: var(--s0); stroke-width: 2; }
+.spacetime .deliver { fill: var(--paper); stroke: var(--s0); stroke-width: 2; }
+.spacetime .deliver.wrong { stroke: var(--bad); stroke-width: 2.6; }
 figure svg, figure img { display: block; width: 100%; max-width: 52rem; height: auto; }
 figure img { background: #fff; padding: .5rem; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
+@media screen and (max-width: 40rem) { main { padding: 1.2rem .8rem 3rem; } h1 { font-size: 1.4rem; }
+  dl { grid-template-columns: 1fr; gap: 0; } dt { margin-top: .5rem; } th, td { padding-right: .6rem; }
+  figure { overflow-x: auto; } figure svg { min-width: 34rem; } }
 @media print { body { background: #fff; font-size: 11pt; } main { max-width: none; padding: 0; }
   h2 { break-before: auto; } figure, table, details { break-inside: avoid; } .wide { overflow: visible; } }
 """

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ordercast.report import rows
-from ordercast.report.brokers import broker_sections
+from ordercast.report.brokers import broker_sections, repair_table
 from ordercast.report.figures import SERIES, cumulative, over_time
 from ordercast.report.html import Markup, definitions, figure, page, table, tag, write_page
+from ordercast.report.overlays import overlay_sections
+from ordercast.report.spacetime import diagram
+from ordercast.report.story import killed, sentences
 from ordercast.trace.store import Manifest
-from ordercast.verify.spark.run_metrics import RunMetrics
+from ordercast.verify.metrics.values import RunMetrics
 from ordercast.verify.verdict import ASSUMED, FAIL, NOT_APPLICABLE, PASS, UNKNOWN, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ordercast.verify.spark.run_metrics import Distribution
+    from ordercast.verify.metrics.values import Distribution
     from ordercast.verify.verdict import Witness
 
 _SYMBOLS = {PASS: "✓", FAIL: "✗", UNKNOWN: "?", NOT_APPLICABLE: "—"}
@@ -51,12 +54,8 @@ def render(runs: Sequence[RunReport]) -> str:
         sections.append(_overview(runs))
     for index, run in enumerate(runs):
         if len(runs) > 1:
-            sections += [tag("h2", f"Run {run.verdict.run}", id=f"run-{index}"), _headline(run.verdict)]
-        sections.append(_run(run))
-        drawn = len(runs) <= _FIGURES_UP_TO
-        if drawn:
-            sections.extend(_figures(f"run-{index}", run.metrics))
-        sections.extend(broker_sections(f"run-{index}", run.metrics, drawn=drawn))
+            sections += [tag("h2", f"Run {run.verdict.run}", id=f"run-{index}"), _headline(run)]
+        sections.append(_run(f"run-{index}", run, drawn=len(runs) <= _FIGURES_UP_TO))
     return page(title, *sections)
 
 
@@ -64,28 +63,28 @@ def _summary(runs: Sequence[RunReport]) -> Markup:
     """One sentence for those who read only one."""
     counts = {word: sum(rows.outcome(run.verdict) == word for run in runs) for word in rows.OUTCOMES.values()}
     if len(runs) == 1:
-        return _headline(runs[0].verdict)
+        return _headline(runs[0])
     worst = next((word for word in ("violated", "undecided", "held") if counts[word]), "undecided")
     told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     return tag("p", tag("strong", told.capitalize()), class_=f"headline {worst}")
 
 
-def _headline(verdict: Verdict) -> Markup:
-    outcome = rows.outcome(verdict)
-    words = tag("strong", f"{outcome.capitalize()}: "), tag("span", _because(verdict, outcome))
+def _headline(run: RunReport) -> Markup:
+    outcome = rows.outcome(run.verdict)
+    words = tag("strong", f"{outcome.capitalize()}: "), tag("span", _because(run))
     return tag("p", *words, class_=f"headline {outcome}")
 
 
-def _because(verdict: Verdict, outcome: str) -> str:
+def _because(run: RunReport) -> str:
     """Why the headline says what it says."""
+    verdict, outcome = run.verdict, rows.outcome(run.verdict)
     of_verdict = {
         word: [result.check for result in verdict.results if result.verdict == word] for word in (PASS, FAIL, UNKNOWN)
     }
     if outcome == "violated":
         return ", ".join(of_verdict[FAIL])
     if outcome == "held":
-        looked_at = max(result.deliveries for result in verdict.results)
-        return f"{', '.join(of_verdict[PASS])}, over {rows.number(looked_at)} deliveries"
+        return f"{', '.join(of_verdict[PASS])}, over {rows.number(run.metrics.delivered)} deliveries"
     return verdict.reason or ", ".join(of_verdict[UNKNOWN]) or "nothing was judged"
 
 
@@ -97,7 +96,7 @@ def _overview(runs: Sequence[RunReport]) -> Markup:
             run.verdict.protocol,
             run.verdict.guarantee,
             _badge(rows.outcome(run.verdict), rows.outcome(run.verdict)),
-            _because(run.verdict, rows.outcome(run.verdict)),
+            _because(run),
         )
         for index, (label, run) in enumerate(zip(_labels(runs), runs, strict=True))
     ]
@@ -105,7 +104,7 @@ def _overview(runs: Sequence[RunReport]) -> Markup:
     parts = [
         tag("h2", "All runs"),
         table("Verdicts", ("run", "protocol", "guarantee", "outcome", "why"), verdicts, numeric_from=5),
-        table("Metrics", rows.COMPARISON_HEADERS, rows.comparison(metrics), numeric_from=2),
+        table("Metrics", *rows.known_columns(rows.COMPARISON_HEADERS, rows.comparison(metrics)), numeric_from=2),
     ]
     if len(runs) <= SERIES:
         by_label = dict(zip(_labels(runs), metrics, strict=True))
@@ -122,17 +121,27 @@ def _labels(runs: Sequence[RunReport]) -> list[str]:
     return ids if len(set(ids)) == len(ids) else [run.verdict.path for run in runs]
 
 
-def _run(run: RunReport) -> Markup:
-    """Everything about one run but its figures."""
+def _run(name: str, run: RunReport, *, drawn: bool) -> Markup:
+    """One run: what happened first, then how it looked, and behind that everything that was counted."""
+    metrics = run.metrics
     return tag(
         "section",
-        _what_was_run(run),
-        tag("h3", "Verdicts"),
-        _verdict_table(run.verdict),
-        *_witnesses(run.verdict),
-        tag("h3", "Metrics"),
-        *_metrics(run.metrics),
+        tag("p", " ".join(sentences(metrics, run.verdict))),
+        *_witnesses(name, run.verdict),
+        *(_timeline(name, metrics) if drawn else []),
+        *broker_sections(name, metrics, drawn=drawn),
+        *overlay_sections(name, metrics, drawn=drawn),
+        tag("h3", "Details"),
+        _folded("What was run, and how to run it again", _what_was_run(run)),
+        _folded("Every check, and over how much", *_verdicts(run.verdict)),
+        _folded("Numbers", *_metrics(metrics)),
+        *([_folded("How latency, headers and hold-back spread", *_figures(name, metrics))] if drawn else []),
+        *([_folded("Every repair", repair_table(metrics))] if metrics.repairs else []),
     )
+
+
+def _folded(words: str, *parts: Markup) -> Markup:
+    return tag("details", tag("summary", words), *parts)
 
 
 def _what_was_run(run: RunReport) -> Markup:
@@ -171,7 +180,8 @@ def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _verdict_table(verdict: Verdict) -> Markup:
+def _verdicts(verdict: Verdict) -> list[Markup]:
+    """A row for each check that says something, and a sentence about those that do not apply."""
     cells = [
         (
             result.check,
@@ -182,31 +192,39 @@ def _verdict_table(verdict: Verdict) -> Markup:
             rows.number(result.violations),
         )
         for result in verdict.results
+        if result.claimed or result.verdict != NOT_APPLICABLE
     ]
-    headers = "check", "verdict", "claimed", "reason", "deliveries looked at", "violations"
-    return table("What the judge found in the trace", headers, cells, numeric_from=4)
+    headers = "check", "verdict", "claimed", "reason", "looked at", "violations"
+    caption = "What the judge found; a check that goes by key or by pair looks at a delivery as often as it needs"
+    parts = [table(caption, headers, cells, numeric_from=4)] if cells else []
+    idle = [result.check for result in verdict.results if result.verdict == NOT_APPLICABLE and not result.claimed]
+    return (
+        [*parts, tag("p", f"Not claimed, and nothing to look at: {', '.join(idle)}.", class_="soft")] if idle else parts
+    )
 
 
 def _badge(words: str, kind: str) -> Markup:
     return tag("span", words, class_=f"verdict {kind.replace(' ', '-')}")
 
 
-def _witnesses(verdict: Verdict) -> list[Markup]:
-    """Each violation as its story; the first ones are open, so that paper shows them too."""
+def _witnesses(name: str, verdict: Verdict) -> list[Markup]:
+    """Each violation as its story and its drawing; the first ones are open, so that paper shows them too."""
     stories = rows.stories(verdict)
     if not stories:
         return []
-    return [
-        tag("h3", "Witnesses"),
-        *(_witness(checks, witness, shown=index < _OPEN_WITNESSES) for index, (checks, witness) in enumerate(stories)),
+    shown = [
+        _witness(f"{name}-witness-{index}", checks, witness, shown=index < _OPEN_WITNESSES)
+        for index, (checks, witness) in enumerate(stories)
     ]
+    more = rows.untold(verdict, len(stories))
+    return [tag("h3", "What went wrong"), *shown, *([tag("p", more, class_="soft")] if more else [])]
 
 
-def _witness(checks: list[str], witness: Witness, *, shown: bool) -> Markup:
+def _witness(name: str, checks: list[str], witness: Witness, *, shown: bool) -> Markup:
     about = f" on {', '.join(witness.messages)}" if witness.messages else ""
     summary = tag("summary", f"{', '.join(checks)} broken at {witness.node}{about}")
     story = tag("ol", *(tag("li", line) for line in witness.story))
-    return tag("details", summary, story, **({"open": "open"} if shown else {}))
+    return tag("details", summary, diagram(name, witness), story, **({"open": "open"} if shown else {}))
 
 
 def _metrics(metrics: RunMetrics) -> list[Markup]:
@@ -220,16 +238,21 @@ def _metrics(metrics: RunMetrics) -> list[Markup]:
     return parts
 
 
+def _timeline(name: str, metrics: RunMetrics) -> list[Markup]:
+    if not metrics.timeline or not metrics.duration_s:
+        return []
+    title = "Deliveries per second and p99 latency over the run"
+    words = f"{rows.number(metrics.delivered)} deliveries in {rows.number(metrics.duration_s)} s"
+    words += f"; killed: {', '.join(killed(metrics))}" if killed(metrics) else ""
+    return [figure(over_time(f"{name}-time", metrics, f"{title}: {words}"), title, words)]
+
+
 def _figures(name: str, metrics: RunMetrics) -> list[Markup]:
-    parts = [_curves(f"{name}-latency", metrics.latency_ms or {}, _LATENCY, "ms")]
-    if metrics.timeline and metrics.duration_s:
-        title = "Deliveries per second and p99 latency over the run"
-        words = f"{rows.number(metrics.delivered)} deliveries in {rows.number(metrics.duration_s)} s"
-        words += f"; fault events marked: {len(metrics.marks)}" if metrics.marks else ""
-        parts.append(figure(over_time(f"{name}-time", metrics, f"{title}: {words}"), title, words))
-    parts.append(_curves(f"{name}-header", {"": metrics.header_bytes}, _HEADERS, "bytes"))
-    parts.append(_curves(f"{name}-hold", {"": metrics.hold_back_ms}, _HOLD_BACK, "ms"))
-    return parts
+    return [
+        _curves(f"{name}-latency", metrics.latency_ms or {}, _LATENCY, "ms"),
+        _curves(f"{name}-header", {"": metrics.header_bytes}, _HEADERS, "bytes"),
+        _curves(f"{name}-hold", {"": metrics.hold_back_ms}, _HOLD_BACK, "ms"),
+    ]
 
 
 def _curves(name: str, spreads: Mapping[str, Distribution | None], title: str, unit: str) -> Markup:

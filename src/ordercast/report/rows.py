@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ordercast.verify.spark.run_metrics import ALL
+from ordercast.verify.metrics.values import ALL
 from ordercast.verify.verdict import EXCUSED, HELD, MADE, MISSING, OWED, UNDECIDED, VIOLATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ordercast.verify.spark.run_metrics import Distribution, MeasuredRepair, RunMetrics
+    from ordercast.verify.metrics.values import Distribution, MeasuredRepair, RunMetrics
     from ordercast.verify.verdict import Verdict, Witness
 
 NONE = "—"
@@ -62,6 +62,21 @@ def stories(verdict: Verdict) -> list[tuple[list[str], Witness]]:
     return list(told.values())
 
 
+def untold(verdict: Verdict, told: int) -> str:
+    """How many violations there are besides those whose stories are told; empty if there are none."""
+    more = sum(result.violations for result in verdict.results) - told
+    broken = {result.check: result.violations for result in verdict.results if result.violations}
+    if more <= 0:
+        return ""
+    return f"… and more: {', '.join(f'{number(count)} violations of {check}' for check, count in broken.items())}"
+
+
+def known_columns(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """The table without columns in which nobody has a value."""
+    kept = [n for n in range(len(headers)) if n == 0 or any(row[n] not in (NONE, "") for row in cells)]
+    return [headers[n] for n in kept], [[row[n] for n in kept] for row in cells]
+
+
 def number(value: float | None) -> str:
     """Three significant digits; whole numbers in full, with their thousands apart."""
     if value is None:
@@ -94,9 +109,9 @@ def share(value: float | None) -> str:
 
 
 def scalars(metrics: RunMetrics) -> list[tuple[str, str]]:
-    """The metrics that are one number each."""
+    """The metrics that are one number each; those that are missing are left to `reasons`."""
     seconds = [None if value is None else value * 1000 for value in (metrics.duration_s, metrics.active_s)]
-    return [
+    known = [
         ("messages published", number(metrics.published)),
         ("deliveries", number(metrics.delivered)),
         ("nodes", number(metrics.nodes)),
@@ -112,6 +127,7 @@ def scalars(metrics: RunMetrics) -> list[tuple[str, str]]:
         ("received messages that had to wait", share(metrics.held_share)),
         ("packets dropped", number(metrics.drops)),
     ]
+    return [(name, value) for name, value in known if value != NONE]
 
 
 def distributions(metrics: RunMetrics) -> list[tuple[str, ...]]:

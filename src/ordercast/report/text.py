@@ -8,14 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ordercast.report import rows
-from ordercast.verify.verdict import ASSUMED, FAIL, NOT_APPLICABLE, OWED, PASS, UNKNOWN
+from ordercast.verify.verdict import ASSUMED, FAIL, LOCAL, NOT_APPLICABLE, OWED, PASS, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rich.console import Console, JustifyMethod
 
-    from ordercast.verify.spark.run_metrics import RunMetrics
+    from ordercast.verify.metrics.values import RunMetrics
     from ordercast.verify.verdict import CheckResult, Verdict, Witness
 
 _STYLES = {PASS: "green", FAIL: "bold red", UNKNOWN: "yellow", NOT_APPLICABLE: "dim"}
@@ -46,13 +46,14 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
             _say(console, Text(verdict.reason))
         if OWED in verdict.facts:
             _say(console, Text(rows.owed(verdict)))
+        if verdict.engine != LOCAL:
+            _say(console, Text(f"judged by the {verdict.engine} engine", style="dim"))
         if ASSUMED in verdict.facts:
             _say(console, Text(f"assumed: {verdict.facts[ASSUMED]}", style="dim"))
         shown = [result for result in verdict.results if result.claimed or result.verdict != NOT_APPLICABLE]
         if shown:
             console.print(_checks(shown))
-        for checks, witness in rows.stories(verdict):
-            _print_story(checks, witness, console)
+        _print_stories(verdict, console)
 
 
 def print_metrics(all_metrics: Sequence[RunMetrics], console: Console) -> None:
@@ -83,6 +84,22 @@ def _checks(results: Iterable[CheckResult]) -> Table:
             Text(result.reason),
         )
     return table
+
+
+def _print_stories(verdict: Verdict, console: Console) -> None:
+    """One story for each broken check, and how many more there are of it."""
+    told: set[str] = set()
+    for checks, witness in rows.stories(verdict):
+        if not told.issuperset(checks):
+            told.update(checks)
+            _print_story(checks, witness, console)
+    more = [
+        f"{rows.number(result.violations - 1)} more of {result.check}"
+        for result in verdict.results
+        if result.violations > 1
+    ]
+    if more:
+        _say(console, Text(f"and {', '.join(more)} (--json and the report tell of some)", style="dim"))
 
 
 def _print_story(checks: list[str], witness: Witness, console: Console) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ordercast.report.figures import DRAWING, STAND_INS, element
-from ordercast.verify.spark.overlay import natural
+from ordercast.report.figures import DRAWING, STAND_INS, element, name_crashes
+from ordercast.verify.metrics.overlay import natural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ordercast.report.html import Markup
-    from ordercast.verify.spark.run_metrics import MeasuredRepair, TimelineMark, Topology
+    from ordercast.verify.metrics.values import MeasuredRepair, TimelineMark, Topology
 
 _WIDTH_IN = 8.2
 _LEVEL_IN = 0.62
@@ -22,8 +22,6 @@ _SIDE_BY_SIDE = 9
 _NAMED_CLIENTS = 4
 """Clients of one broker that are drawn by name; more are a number."""
 _BAR_IN = 0.32
-_LABEL_APART = 0.12
-"""Share of the width that a label takes."""
 
 
 class Spot(NamedTuple):
@@ -80,8 +78,8 @@ def _client_labels(clients: dict[str, str]) -> dict[str, str]:
     return labels
 
 
-def trees(name: str, topology: Topology, description: str) -> Markup:
-    """The tree before and after; only one if there was no fault."""
+def trees(name: str, topology: Topology, description: str, *, killed: Sequence[str] = ()) -> Markup:
+    """The tree before and after; only one if there was no fault. Before, all are crossed that will be killed."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -98,7 +96,8 @@ def trees(name: str, topology: Topology, description: str) -> Markup:
         )
         panels = figure.subplots(rows, columns, squeeze=False).flat
         for axes, (title, _, _), placed, last in zip(panels, drawn, spots, (False, True)[-len(drawn) :], strict=True):
-            _draw_tree(axes, placed, topology.dead, depth, detached=topology.dead if last else [])
+            gone = topology.dead if last else [*topology.dead, *killed]
+            _draw_tree(axes, placed, gone, depth, detached=topology.dead if last else [])
             axes.set_title(title, fontsize=10)
         return element(figure, name, description)
 
@@ -113,7 +112,8 @@ def _draw_tree(axes: Axes, spots: dict[str, Spot], dead: Sequence[str], depth: i
                 (above.x, spot.x), (-above.depth, -spot.depth), style, color=STAND_INS["soft"], linewidth=1.1, zorder=1
             )
     for name, spot in spots.items():
-        _draw_node(axes, name, spot.x, -spot.depth, client=spot.client, dead=name in dead)
+        root = not spot.above and not spot.client
+        _draw_node(axes, name, spot.x, -spot.depth, client=spot.client, dead=name in dead, root=root)
     for index, name in enumerate(detached):
         _draw_node(axes, name, index * max(width / max(len(detached), 1), 1.0), -depth, client=False, dead=True)
     axes.set_xlim(-0.8, max(width, len(detached) - 1) + 0.8)
@@ -121,11 +121,12 @@ def _draw_tree(axes: Axes, spots: dict[str, Spot], dead: Sequence[str], depth: i
     axes.set_axis_off()
 
 
-def _draw_node(axes: Axes, name: str, x: float, y: float, *, client: bool, dead: bool) -> None:
+def _draw_node(axes: Axes, name: str, x: float, y: float, *, client: bool, dead: bool, root: bool = False) -> None:
     colour = "bad" if dead else "s2" if client else "s0"
     shape = "square,pad=0.25" if client else "round,pad=0.35"
-    words = f"✕ {name}" if dead else name
+    words = f"{'✕ ' if dead else ''}{name}{' (root)' if root else ''}"
     box = {"boxstyle": shape, "facecolor": STAND_INS["paper"], "edgecolor": STAND_INS[colour], "linewidth": 1.4}
+    box["linewidth"] = 2.2 if root else 1.4
     box["linestyle"] = "--" if dead else "-"
     axes.text(
         x, y, words, ha="center", va="center", fontsize=8.5 if client else 10, bbox=box, zorder=2,
@@ -147,27 +148,13 @@ def repair_timeline(
         _draw_bars(axes, nodes, repairs)
         for mark in (mark for mark in marks if mark.kind == "crash"):
             axes.axvline(mark.time_s, color=STAND_INS["bad"], linewidth=1.2)
-        _name_crashes(axes, [mark for mark in marks if mark.kind == "crash"])
+        name_crashes(axes, marks)
         axes.set_yticks(range(len(nodes)), nodes)
         axes.set_ylim(len(nodes) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("seconds since the first event")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         return element(figure, name, description)
-
-
-def _name_crashes(axes: Axes, crashes: Sequence[TimelineMark]) -> None:
-    """Above the lines; one label for crashes that are too close for two."""
-    left, right = axes.get_xlim()
-    together: list[tuple[float, list[str]]] = []
-    for mark in sorted(crashes, key=lambda mark: mark.time_s):
-        if together and mark.time_s - together[-1][0] < _LABEL_APART * (right - left):
-            together[-1][1].append(mark.node)
-        else:
-            together.append((mark.time_s, [mark.node]))
-    for time_s, names in together:
-        words = f"✕ {', '.join(names)}"
-        axes.text(time_s, -0.65, words, color=STAND_INS["bad"], ha="left", va="bottom", fontsize=8.5)
 
 
 def _draw_bars(axes: Axes, nodes: Sequence[str], repairs: Sequence[MeasuredRepair]) -> None:

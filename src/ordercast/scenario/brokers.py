@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ordercast.scenario.tables import Kind, Latency, Table
 
 
@@ -13,8 +15,20 @@ class BrokerClient(Table, frozen=True):
     """Receives these, and publishes on them."""
     publishes: list[str] = []
     """Publishes on these without receiving them, unless a filter takes them in."""
+    start: Literal["now", "earliest", "last-of-each-key"] = "now"
+    """From where it reads its topics: `earliest` needs topics that are kept."""
     filters: list[str] = []
     """Receives every topic that one of these takes in, from the first publication on."""
+
+
+class KeptTopic(Table, frozen=True):
+    """Topics that brokers keep, as `[[keep]]` of a cluster file says it. 0: no limit."""
+
+    filter: str
+    max_age_ms: float = 0.0
+    max_bytes: int = 0
+    copies: int = 2
+    compact: Literal["none", "key"] = "none"
 
 
 class RegionLatency(Table, frozen=True):
@@ -39,6 +53,8 @@ class BrokerTree(Kind, frozen=True, tag="broker-tree"):
     """Broker or client to region; a client is in the region of its edge unless it is named."""
     latency: list[RegionLatency] = []
     """By region. `links` has other values for pairs of processes, `link` the value for all others."""
+    keep: list[KeptTopic] = []
+    """Topics that are kept; the brokers have disks for them."""
     detection_ms: Latency = 0.0
     """How long after the last packet of a dead process its death is noticed, at each connection."""
     detection: dict[str, Latency] = {}

@@ -17,7 +17,11 @@ from ordercast.scenario.model import (
     ClosedLoad,
     Crash,
     Delay,
+    Everyone,
     Fault,
+    Link,
+    LinkOverride,
+    NodeCapacity,
     OpenLoad,
     Partition,
     Pause,
@@ -50,6 +54,24 @@ def check_times(scenario: Scenario) -> None:
             raise UsageError(f"{name}: {value} is negative")
     if not scenario.workload:
         raise UsageError("workload: nobody publishes anything")
+
+
+def check_possible(scenario: Scenario, protocol: ProtocolInfo) -> None:
+    """Refuse, by its field, what means nothing to nodes that choose their neighbours."""
+    if protocol.build_overlay is None:
+        raise UsageError(f"protocol {protocol.name!r} runs on fixed neighbours")
+    for name, default in (("node", NodeCapacity()), ("nodes", [])):
+        if getattr(scenario, name) != default:
+            raise UsageError(f"{name}: nodes of protocol {protocol.name!r} have no limits of bandwidth or processor")
+    if not isinstance(scenario.groups, Everyone):
+        raise UsageError(f"groups: with protocol {protocol.name!r} everybody gets everything; use kind 'everyone'")
+    links: list[Link | LinkOverride] = [scenario.link, *scenario.links]
+    for i, link in enumerate(links):
+        if protocol.casts and not i:
+            continue  # What is cast may be lost, doubled and overtaken.
+        if link.loss or link.duplicate or link.fifo is False:
+            where = f"links[{i - 1}]" if i else "link"
+            raise UsageError(f"{where}: connections neither lose, double nor reorder; only latency_ms can be set")
 
 
 def check_load(load: DrawnLoad, where: str, people: Population, duration_ms: float, most_bytes: int) -> None:

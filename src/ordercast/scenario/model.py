@@ -16,7 +16,7 @@ class Clique(_Kind, frozen=True, tag="clique"):
     nodes: int
 
 
-class Line(_Kind, frozen=True, tag="line"):
+class LineGraph(_Kind, frozen=True, tag="line"):
     nodes: int
 
 
@@ -65,7 +65,7 @@ class Edges(_Kind, frozen=True, tag="edges"):
     """Whether it must be a tree; a cycle is then an error."""
 
 
-GraphOverlay = Clique | Line | Ring | Star | Tree | RandomTree | Regular | Servers | Edges
+GraphOverlay = Clique | LineGraph | Ring | Star | Tree | RandomTree | Regular | Servers | Edges
 Overlay = GraphOverlay | BrokerTree
 
 # --- groups: who is subscribed to what at the start --------------------------------------------------------------
@@ -128,7 +128,7 @@ class Cpu(_Table, frozen=True):
     per_delivery_us: float = 0.0
 
 
-class Node(_Table, frozen=True):
+class NodeCapacity(_Table, frozen=True):
     """What a node can do. Bandwidth is shared by all its links; 0 means no limit."""
 
     bandwidth_mbps: float = 0.0
@@ -195,7 +195,7 @@ To = RandomTo | AnyTo | TpccTo | GroupsTo | ExplicitTo
 # --- workload ----------------------------------------------------------------------------------------------------
 
 
-class _Load(_Kind, frozen=True, kw_only=True):
+class _LoadKind(_Kind, frozen=True, kw_only=True):
     """What every kind of load has."""
 
     publishers: list[str] | Literal["all", "clients"] = "all"
@@ -220,7 +220,7 @@ class _Load(_Kind, frozen=True, kw_only=True):
     """At most so many messages from this load."""
 
 
-class OpenLoad(_Load, frozen=True, kw_only=True, tag="open"):
+class OpenLoad(_LoadKind, frozen=True, kw_only=True, tag="open"):
     """Messages at a rate that does not depend on deliveries; `rate_per_s` over all publishers."""
 
     rate_per_s: float
@@ -229,7 +229,7 @@ class OpenLoad(_Load, frozen=True, kw_only=True, tag="open"):
     """A publisher waits while a link from its node has so many packets on their way that are not handled; 0: never."""
 
 
-class ClosedLoad(_Load, frozen=True, kw_only=True, tag="closed"):
+class ClosedLoad(_LoadKind, frozen=True, kw_only=True, tag="closed"):
     """Each publisher keeps `outstanding` messages on their way and publishes the next when one is done."""
 
     outstanding: int = 1
@@ -240,14 +240,14 @@ class ClosedLoad(_Load, frozen=True, kw_only=True, tag="closed"):
     """Done when the publisher itself, or every live member, has delivered it, or when the protocol says so."""
 
 
-class BurstLoad(_Load, frozen=True, kw_only=True, tag="burst"):
+class BurstLoad(_LoadKind, frozen=True, kw_only=True, tag="burst"):
     """Every `every_ms`, each publisher publishes `size` messages at once."""
 
     size: int
     every_ms: float
 
 
-class ReplyLoad(_Load, frozen=True, kw_only=True, tag="reply"):
+class ReplyLoad(_LoadKind, frozen=True, kw_only=True, tag="reply"):
     """A node that delivers a message answers it with `probability`; answers are answered up to `depth`."""
 
     probability: float
@@ -358,8 +358,10 @@ class Scenario(_Table, frozen=True):
     groups: Groups = Everyone()
     link: Link = Link()
     links: list[LinkOverride] = []
-    node: Node = Node()
+    node: NodeCapacity = NodeCapacity()
     nodes: list[NodeOverride] = []
+    carrier: Literal["udp", "tcp"] = "udp"
+    """What carries the casts of real processes: datagrams, or connections. It means nothing to a simulation."""
     sizes: Literal["wire", "model"] = "wire"
     """What a packet takes of a bandwidth: its encoded length, or its payload and what the protocol's source counts."""
     detector: Detector = Detector()

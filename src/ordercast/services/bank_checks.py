@@ -27,7 +27,7 @@ class BankStep(msgspec.Struct, frozen=True, array_like=True):
     value: Any
 
 
-class History(msgspec.Struct):
+class ReplicaHistory(msgspec.Struct):
     """What one replica did, and where it ended."""
 
     replica: str
@@ -59,7 +59,7 @@ def balances_of(replica: Replica, topic: str = TOPIC) -> dict[str, int]:
     return {account: int(held) for account, held in replica.contents(Topic(topic), "BankService").items()}
 
 
-def bank_violations(histories: Sequence[History]) -> list[str]:
+def bank_violations(histories: Sequence[ReplicaHistory]) -> list[str]:
     """Every way in which the replicas disagree with each other or with arithmetic, in words; empty: all is well."""
     found = [f"{history.replica}: {problem}" for history in histories for problem in _arithmetic(history)]
     for history in histories[1:]:
@@ -67,7 +67,7 @@ def bank_violations(histories: Sequence[History]) -> list[str]:
     return found
 
 
-def _arithmetic(history: History) -> list[str]:
+def _arithmetic(history: ReplicaHistory) -> list[str]:
     expected = sum(history.initial.values())
     for step in history.steps:
         if step.refused is None:
@@ -90,7 +90,7 @@ def _change(step: BankStep) -> int:
             return 0
 
 
-def _compare(one: History, other: History) -> list[str]:
+def _compare(one: ReplicaHistory, other: ReplicaHistory) -> list[str]:
     problems: list[str] = []
     mine, theirs = _by_id(one), _by_id(other)
     if one.whole and other.whole:
@@ -118,7 +118,7 @@ def _decisions(msg: str, mine: list[BankStep], theirs: list[BankStep]) -> list[s
     return problems
 
 
-def _by_id(history: History) -> Mapping[str, list[BankStep]]:
+def _by_id(history: ReplicaHistory) -> Mapping[str, list[BankStep]]:
     found: dict[str, list[BankStep]] = {}
     for step in history.steps:
         found.setdefault(step.msg, []).append(step)

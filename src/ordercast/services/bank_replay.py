@@ -16,7 +16,7 @@ import msgspec
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication
 from ordercast.services.bank import BankService, bank_on
-from ordercast.services.bank_checks import History, balances_of, steps_of
+from ordercast.services.bank_checks import ReplicaHistory, balances_of, steps_of
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.replica import Replica
 from ordercast.services.stores.memory import MemoryStore
@@ -44,18 +44,18 @@ def as_bank_call(publication: Publication) -> Call:
     return Call(BankService.__name__, name, arguments)
 
 
-def bank_histories(deliveries: Mapping[str, Sequence[Publication]]) -> list[History]:
+def bank_histories(deliveries: Mapping[str, Sequence[Publication]]) -> list[ReplicaHistory]:
     """What bank replicas would have done with these deliveries of one topic; for `bank_violations`."""
     return [replay(name, publications) for name, publications in sorted(deliveries.items())]
 
 
-def replay(name: str, publications: Sequence[Publication]) -> History:
+def replay(name: str, publications: Sequence[Publication]) -> ReplicaHistory:
     if not publications:
-        return History(name, [], {})
+        return ReplicaHistory(name, [], {})
     topic = publications[0].topic
     dispatcher = Dispatcher()
     dispatcher.register(bank_on(topic)())
     replica = Replica(MemoryStore(), dispatcher)
     operations = [msgspec.structs.replace(p, payload=encode_body(Unit(b"", (as_bank_call(p),)))) for p in publications]
     steps = [step for applied in replica.apply(operations) for step in steps_of(applied)]
-    return History(name, steps, balances_of(replica, topic))
+    return ReplicaHistory(name, steps, balances_of(replica, topic))

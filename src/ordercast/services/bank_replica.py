@@ -28,7 +28,7 @@ from ordercast.core.ids import Topic
 from ordercast.net.supervise.parent_death import end_with_standard_input
 from ordercast.net.wire.settings import WireSettings
 from ordercast.services.bank import TOPIC, bank_on
-from ordercast.services.bank_checks import BankStep, History, balances_of, steps_of
+from ordercast.services.bank_checks import BankStep, ReplicaHistory, balances_of, steps_of
 from ordercast.services.bank_workload import BankWorkload
 from ordercast.services.bus import BusSessionLost
 from ordercast.services.client_bus import ClientBus
@@ -77,7 +77,7 @@ class BankReplica:
             ClientBus(client), open_store(options.store), dispatcher, topics=[options.topic],
             observe=self._observe, restored=self._restored, note=client.note,
         )  # fmt: skip
-        self.history = History(options.name, [], {})
+        self.history = ReplicaHistory(options.name, [], {})
         self.summary = Summary(options.name, client.session)
         self._progress = asyncio.Event()
         self._spent: dict[str, list[float]] = {}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ordercast.api import Client
-from ordercast.api.bridge import Event
+from ordercast.api.bridge import ConnectionEvent
 from ordercast.api.errors import PublishRefused
 from ordercast.api.errors import SessionLost as ClientLost
 from ordercast.api.inbox import Inbox
-from ordercast.core.ids import Origin, Topic
+from ordercast.core.ids import Origin, Topic, plain_origin
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
@@ -44,13 +46,13 @@ class ClientBus:
         self._inboxes[topic] = inbox
         self._done[topic] = asyncio.Event()
         self._pumps.add(asyncio.ensure_future(self._pump(topic, inbox)))
-        return self.client.taken_up_to(topic)
+        return {plain_origin(origin): number for origin, number in self.client.taken_up_to(topic).items()}
 
     async def _pump(self, topic: Topic, inbox: Inbox) -> None:
         """One batch after the other."""
         try:
             while True:
-                batch = await inbox.hand_out()
+                batch = [_without_ticket(publication) for publication in await inbox.hand_out()]
                 self._in_hand[topic] = len(batch)
                 self._done[topic].clear()
                 self._arrived.put_nowait(batch)
@@ -94,7 +96,7 @@ class ClientBus:
         if taken is not None and not taken.done():
             taken.set_result(None)
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: ConnectionEvent) -> None:
         if event.kind != "refused":
             return
         message, _, reason = event.detail.partition(": ")
@@ -112,3 +114,9 @@ class ClientBus:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
         await self.client.close()
+
+
+def _without_ticket(publication: Publication) -> Publication:
+    """A replica knows sessions by the names that they have from their beginning (BRK-F1)."""
+    plain = plain_origin(publication.origin)
+    return publication if plain == publication.origin else replace(publication, origin=plain)

@@ -20,7 +20,7 @@ from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.services.bus import BusSessionLost
 
 
-class _Member:
+class _TopicSession:
     """One session's view of one topic."""
 
     def __init__(self, delivered: Received, seed: str) -> None:
@@ -37,7 +37,7 @@ class _TopicLog:
         self.entries: list[Publication] = []
         self.after: dict[PublicationId, tuple[PublicationId, ...]] = {}
         self.base: Vector = {}
-        self.members: dict[Origin, _Member] = {}
+        self.members: dict[Origin, _TopicSession] = {}
         self.next_number: dict[Origin, int] = {}
 
 
@@ -88,7 +88,7 @@ class LocalHub:
         start: Vector = {} if known is not None else dict(log.base)
         delivered = Received(have)
         delivered.raise_to(log.base)
-        member = log.members[bus.origin] = _Member(delivered, f"{self.seed}/{topic}/{bus.origin}")
+        member = log.members[bus.origin] = _TopicSession(delivered, f"{self.seed}/{topic}/{bus.origin}")
         member.waiting = [p for p in log.entries if (p.origin, p.number) not in delivered]
         bus.wake()
         return start
@@ -109,7 +109,7 @@ class LocalHub:
             member.waiting.append(publication)
             self._buses[name].wake()
 
-    def _comes_before(self, earlier: Publication, new: Publication, publisher: _Member | None) -> bool:
+    def _comes_before(self, earlier: Publication, new: Publication, publisher: _TopicSession | None) -> bool:
         if publisher is not None and (earlier.origin, earlier.number) in publisher.delivered:
             return True
         shared = not set(earlier.keys).isdisjoint(new.keys)
@@ -128,12 +128,12 @@ class LocalHub:
                 batch += self._draw(log, member) if self.interleave else self._all(member)
         return batch
 
-    def _all(self, member: _Member) -> list[Publication]:
+    def _all(self, member: _TopicSession) -> list[Publication]:
         batch, member.waiting = member.waiting, []
         member.delivered.update((p.origin, p.number) for p in batch)
         return batch
 
-    def _draw(self, log: _TopicLog, member: _Member) -> list[Publication]:
+    def _draw(self, log: _TopicLog, member: _TopicSession) -> list[Publication]:
         batch: list[Publication] = []
         for _ in range(member.chance.randint(1, self.batch)):
             free = [

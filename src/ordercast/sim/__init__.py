@@ -7,6 +7,7 @@ from pathlib import Path
 from ordercast.core.registry import ProtocolInfo
 from ordercast.scenario.model import Scenario
 from ordercast.sim import run
+from ordercast.sim.overlays.run import simulate_overlay
 from ordercast.sim.run import Progress, Simulation
 
 __all__ = ["Progress", "Simulation", "simulate"]
@@ -25,4 +26,6 @@ def simulate(
         from ordercast.sim.pubsub.run import simulate_pubsub  # Late: nobody else needs brokers and clients.
 
         return simulate_pubsub(scenario, protocol, seed=seed, out=out, progress=progress)
+    if protocol.build_overlay is not None:
+        return simulate_overlay(scenario, protocol, seed=seed, out=out, progress=progress)
     return run.simulate(scenario, protocol, seed=seed, out=out, progress=progress)

@@ -6,7 +6,7 @@ from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee
 from ordercast.core.registry import ProtocolInfo, is_code
-from ordercast.protocols import CATALOGUE
+from ordercast.protocols import CATALOGUE, OVERLAYS
 from ordercast.protocols import lookup as lookup_protocol
 from ordercast.pubsub.settings import BrokerSettings
 
@@ -33,7 +33,7 @@ BROKER = ProtocolInfo(
     readmits=True,
     notes_membership=True,
 )
-SIMULATED: dict[str, ProtocolInfo] = dict(sorted([*CATALOGUE.items(), (BROKER.name, BROKER)]))
+SIMULATED: dict[str, ProtocolInfo] = dict(sorted([*CATALOGUE.items(), *OVERLAYS.items(), (BROKER.name, BROKER)]))
 """Sorted by name."""
 
 
@@ -41,6 +41,6 @@ def lookup(name: str) -> ProtocolInfo:
     """The protocol called `name`, the broker system, or a protocol of your own (`file.py:NAME`)."""
     if name == BROKER.name:
         return BROKER
-    if name not in CATALOGUE and not is_code(name):
+    if name not in SIMULATED and not is_code(name):
         raise unknown_name("protocol", name, SIMULATED)
     return lookup_protocol(name)

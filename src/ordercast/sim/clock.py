@@ -32,6 +32,8 @@ class Scheduler:
         self._running: Iterator[Event] = iter(())
         self._background: list[tuple[int, int, Action, Any, Any]] = []
         self._order = count()
+        self._ends = False
+        """Whether nothing is planned in the background any more."""
 
     def at(self, time_ns: int, action: Action, a: Any = None, b: Any = None) -> None:
         """Call `action(a, b)` at a time, or now if that is past; after all that was planned for then before."""
@@ -45,7 +47,8 @@ class Scheduler:
 
     def in_background(self, time_ns: int, action: Action, a: Any = None, b: Any = None) -> None:
         """Like `at`, but a run may come to its rest before; comes after everything else of its instant."""
-        heapq.heappush(self._background, (max(time_ns, self.now), next(self._order), action, a, b))
+        if not self._ends:
+            heapq.heappush(self._background, (max(time_ns, self.now), next(self._order), action, a, b))
 
     def run_until(self, time_ns: int) -> int:
         """Handle every event up to and including `time_ns`; returns how many there were."""
@@ -58,6 +61,11 @@ class Scheduler:
     def run_to_rest(self, deadline_ns: int) -> int:
         """Handle events until only background ones are left, or until the deadline."""
         return self._run(deadline_ns)
+
+    def drop_background(self) -> None:
+        """Nothing in the background happens any more, neither what is planned nor what will be."""
+        self._ends = True
+        self._background.clear()
 
     @property
     def at_rest(self) -> bool:

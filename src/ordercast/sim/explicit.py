@@ -43,7 +43,8 @@ class _Listener(Recorder):
         self.packets = False
         self.deeds: list[Deed] = []
         self._default = protocol.guarantee
-        self._notes_asking = not protocol.notes_membership
+        # On an overlay that changes nobody asks: whoever is in is a member.
+        self._notes_asking = not protocol.notes_membership and protocol.build_overlay is None
         self._heard: dict[str, tuple[int, str]] = {}
 
     def publish(self, node: str, time_ns: int, message: Message) -> None:

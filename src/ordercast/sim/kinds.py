@@ -1,4 +1,4 @@
-"""Chooses the kind of simulated world for a protocol: nodes with links, or brokers and clients with connections."""
+"""Chooses the kind of simulated world for a protocol: nodes with links, overlays that change, brokers and clients."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 from ordercast.core.registry import ProtocolInfo
 from ordercast.sim import run
 from ordercast.sim.catalogue import BROKER
-from ordercast.sim.run import Kind
+from ordercast.sim.overlays import run as overlays
+from ordercast.sim.run import WorldKind
 
 
-def kind_of(protocol: ProtocolInfo) -> Kind[Any]:
+def kind_of(protocol: ProtocolInfo) -> WorldKind[Any]:
     """How its world is built, lives and is summed up."""
     if protocol.name == BROKER.name:
         from ordercast.sim.pubsub import run as pubsub  # Late: nobody else needs brokers and clients.
 
         return pubsub.KIND
+    if protocol.build_overlay is not None:
+        return overlays.KIND
     return run.KIND

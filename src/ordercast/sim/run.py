@@ -17,12 +17,13 @@ from ordercast.scenario.checking import check_times
 from ordercast.scenario.choosing import claimed_guarantee
 from ordercast.scenario.model import Scenario
 from ordercast.sim.clock import Scheduler, ns
-from ordercast.sim.links.detector import Detector
+from ordercast.sim.links.detector import FailureDetector
 from ordercast.sim.links.faults import FaultPlan
 from ordercast.sim.links.world import World
 from ordercast.sim.workload import start_workload
 from ordercast.trace.recorder import Recorder
-from ordercast.trace.store import Manifest, RunWriter
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import RunWriter
 
 _SLICES = 100
 
@@ -71,7 +72,7 @@ def simulate(
     return recorded(kind, scenario, protocol, seed, out, packets=scenario.trace.record == "all")
 
 
-class Kind(NamedTuple, Generic[W]):
+class WorldKind(NamedTuple, Generic[W]):
     """What is special about a kind of world: nodes with links, or brokers and clients with connections."""
 
     build: Callable[[Scenario, ProtocolInfo, int, Recorder | None], W]
@@ -81,7 +82,7 @@ class Kind(NamedTuple, Generic[W]):
 
 
 def recorded(
-    kind: Kind[W], scenario: Scenario, protocol: ProtocolInfo, seed: int | None, out: Path | None, *, packets: bool
+    kind: WorldKind[W], scenario: Scenario, protocol: ProtocolInfo, seed: int | None, out: Path | None, *, packets: bool
 ) -> Simulation:
     """One run of a world of any kind, with its trace; a run that fails leaves nothing behind."""
     seed = scenario.seed if seed is None else seed
@@ -122,7 +123,7 @@ def pass_time(clock: Scheduler, duration_ns: int, progress: Progress | None) -> 
 def live(world: World, progress: Progress | None = None) -> tuple[int, bool]:
     """Let a fresh world live and drain; returns how many events there were and whether it came to rest."""
     clock = world.clock
-    faults = FaultPlan(world, Detector(world))
+    faults = FaultPlan(world, FailureDetector(world))
     start_workload(world)
     with rare_collections():
         for host in world.hosts.values():
@@ -175,5 +176,5 @@ def manifest_of(world: World, run_id: str, *, drained: bool) -> Manifest:
     )
 
 
-KIND = Kind(World, live, manifest_of)
+KIND = WorldKind(World, live, manifest_of)
 """Nodes with links."""

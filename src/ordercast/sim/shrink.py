@@ -18,7 +18,18 @@ from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.overlay.groups import build_groups
 from ordercast.scenario.brokers import BrokerTree, Cut, Join, Leave
 from ordercast.scenario.load import dump_scenario
-from ordercast.scenario.model import Crash, Delay, Edges, Everyone, Explicit, Fault, Link, Node, Partition, Scenario
+from ordercast.scenario.model import (
+    Crash,
+    Delay,
+    Edges,
+    Everyone,
+    Explicit,
+    Fault,
+    Link,
+    NodeCapacity,
+    Partition,
+    Scenario,
+)
 from ordercast.sim.explicit import Deed, deeds_of, schedule_of
 from ordercast.sim.pubsub.layout import lay_out
 from ordercast.sim.run import Progress
@@ -131,7 +142,7 @@ class _Shrinker:
         for field in ("loss", "duplicate", "fifo", "latency_ms"):
             link = msgspec.structs.replace(self.best.link, **{field: getattr(plain, field)})
             self._with(link=link)
-        self._with(node=Node())
+        self._with(node=NodeCapacity())
 
     def _drop_nodes(self) -> None:
         """A node goes with everything that mentions it; its neighbours are joined to each other if need be."""

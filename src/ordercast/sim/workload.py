@@ -32,9 +32,9 @@ def start_workload(world: WorkloadView) -> Callable[[], None]:
         where = f"workload[{i}]"
         match load:
             case OpenLoad():
-                loads.append(_Open(world, load, where))
+                loads.append(_OpenLoad(world, load, where))
             case ClosedLoad():
-                loads.append(_Closed(world, load, where))
+                loads.append(_ClosedLoad(world, load, where))
             case BurstLoad():
                 loads.append(_Burst(world, load, where))
             case ReplyLoad():
@@ -87,7 +87,7 @@ class _Load:
             self.world.clock.at(time_ns, action, a, b)
 
 
-class _Open(_Load):
+class _OpenLoad(_Load):
     def __init__(self, world: WorkloadView, load: OpenLoad, where: str) -> None:
         super().__init__(world, load, where)
         self.window = load.window
@@ -125,7 +125,7 @@ class _Waiting:
         self.since = since
 
 
-class _Closed(_Load):
+class _ClosedLoad(_Load):
     def __init__(self, world: WorkloadView, load: ClosedLoad, where: str) -> None:
         super().__init__(world, load, where)
         self.outstanding = load.outstanding

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from ordercast.trace.arrow_schema import EVENT_SCHEMA
 from ordercast.trace.journal import Row, read_journal
 from ordercast.trace.schema import (
     COLUMNS,
@@ -25,11 +26,11 @@ from ordercast.trace.schema import (
     JOURNALS,
     STATE_LOST,
 )
-from ordercast.trace.store import EVENT_SCHEMA, Manifest, TraceError, is_run, read_manifest
+from ordercast.trace.store import Manifest, TraceError, is_run, read_manifest
 
 if TYPE_CHECKING:
     from ordercast.core.ids import NodeId
-    from ordercast.trace.store import RunWriter
+    from ordercast.trace.writer import RunWriter
 
 _BATCH = 1 << 16
 _values = attrgetter(*(name for name, _, _ in COLUMNS if name not in ("run", "node", "seq")))

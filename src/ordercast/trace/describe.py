@@ -15,7 +15,9 @@ from ordercast.trace.schema import (
     INFO_END,
     INFO_LOST,
     INFO_ORDER_SCOPE,
+    INFO_ORDERED,
     INFO_PENDING,
+    INFO_PUBLISHED,
     INFO_STATE,
     JOURNAL_END,
     JOURNAL_SUFFIX,
@@ -23,6 +25,7 @@ from ordercast.trace.schema import (
     KINDS,
     MANIFEST,
     OBLIGES,
+    ORDERED_NO,
 )
 from ordercast.trace.store import Manifest
 
@@ -39,6 +42,8 @@ _KIND_MEANINGS = {
     "crash": "the process is gone",
     "recover": f"it is back; `info.{INFO_STATE}` says whether with its state (`kept`) or without (`lost`)",
     "suspect": "the failure detector of this node suspects `peer`",
+    "link": "a link from this node to `peer` changed, in an overlay that chooses its links; `info.state` says what it "
+    "is from here on: `pending`, `open`, `safe`, `retiring`, or `closed`",
     "repair_start": "the overlay began to route around a failure",
     "repair_end": "it is done",
     "drop": "a packet was lost on the way; `info.why` says how",
@@ -59,11 +64,15 @@ _FIELD_MEANINGS = {
     "clock": "`global`: all times come from one clock; `local`: each node has its own",
     "drained": "whether the run ended with a fault-free drain that came to rest; null: nobody says",
     "genuine": "whether it claims that only the publisher and the destinations of a message take part",
-    "claims": "checks that the run claims beyond what its guarantees oblige it to: `total-topic`, `real-time`",
+    "uniform": "whether what a node that died or left had delivered is owed to everybody; false: only what was "
+    "published or delivered by one that is there at the end",
+    "claims": "checks that the run claims beyond what its guarantees oblige it to: `total-topic`, `real-time`, "
+    "`one-order`",
     "records": "`all` events, or only those of the application (`app`: no send, receive, drop)",
     "faults": "faults that fired, by kind",
     "totals": "counters of the whole run, also where `records` left the rows out",
     "options": "settings of the protocol",
+    "crc32": "CRC-32 of each event file by its name; a file that it does not vouch for is read by a child process",
 }
 
 _JOURNALS = f"""\
@@ -139,6 +148,11 @@ def _kinds() -> list[str]:
         "it is owed those that are published after a later row without. An `unsubscribe` row with it says that the "
         "node is owed nothing any more; nothing may come that is published after a later row without."
     )
+    ordered = (
+        f"A `subscribe` row with `info.{INFO_ORDERED}` `{ORDERED_NO}` says that the node takes what it delivers of the "
+        "topic as it comes; a later one with `yes` says that it keeps the order again. "
+        "`optimistic-causal` and `one-order` leave out what is delivered in between; no other check does."
+    )
     endings = (
         "How a node's part in the run ended is in its last `leave`. Without more, it gave its memberships up: what was "
         f"under way to it then may be missing. With `info.{INFO_END}`, the run ended for it and it stayed a member: it "
@@ -146,7 +160,13 @@ def _kinds() -> list[str]:
         "session up, or it went while publications of its own were not safe: it counts as dead, and what nobody got "
         "of what it published is owed to nobody. [Verification](verification.md#who-owes-what) says what follows."
     )
-    told = [digest, "", pending, "", endings, "", brokers, ""]
+    carried = (
+        f"The `publish` row of a client says in `info.{INFO_PUBLISHED}` when that was by the wall clock of its machine "
+        "(nanoseconds of the epoch), and what the message carries: `header.NAME`, `expires_ns`, `dedup`, `reply_to`, "
+        "`answers`, `parts`. A `deliver` row says that the message has taken its place in the node's order; one that "
+        "had expired, or repeats a `dedup`, is not handed to the application."
+    )
+    told = [carried, "", digest, "", pending, "", ordered, "", endings, "", brokers, ""]
     return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", *told]
 
 
@@ -171,12 +191,16 @@ def _foreign() -> list[str]:
     return [
         "## Traces of other programs",
         "",
-        "The judge also reads a single Parquet, JSON-lines or CSV file with `node`, `seq`, `kind` (`publish` and",
-        "`deliver`) and `msg`, and on the `publish` rows `topic` or `dst`, and optionally `guarantee` and `keys`. With",
-        "`topic` and no membership rows, a node that delivers anything of a topic counts as its subscriber from its",
-        "first event; if no node ever delivers a message of its own, such deliveries are not asked for. The verdict",
-        "says what was assumed; `--members FILE`, a JSON object of topics and lists of nodes, and `--own-deliveries",
-        "yes|no` say otherwise, and `--complete` that nothing was under way at the end.",
+        "The judge also reads files that other programs wrote, as people have them: `.parquet`, `.csv`, `.tsv`, and",
+        "JSON as one event a line (`.jsonl`, `.ndjson`, `.json`) or as one array; text files may be compressed",
+        "(`.csv.gz`) and may begin with a byte-order mark. A directory of such files is one trace, its files in the",
+        "order of their names. Needed are `node`, `kind` (`publish` and `deliver`) and `msg`, and on the `publish`",
+        "rows `topic` or `dst`; `seq`, `guarantee` and `keys` mean what they mean above. Without `seq`, the rows of a",
+        "node happened in the order in which they stand in the files. With `topic` and no membership rows, a node",
+        "that delivers anything of a topic counts as its subscriber from its first event; if no node ever delivers a",
+        "message of its own, such deliveries are not asked for. The verdict says what was assumed; `--members FILE`,",
+        "a JSON object of topics and lists of nodes, and `--own-deliveries yes|no` say otherwise, and `--complete`",
+        "that nothing was under way at the end.",
     ]
 
 

@@ -81,17 +81,13 @@ class Journal:
         if self._begun:
             self._rows.append(Row(JOURNAL_END, time_ns))
 
-    def publish(self, time_ns: int, message: Message | Publication) -> None:
-        self.publish_many(time_ns, (message,))
-
-    def publish_many(self, time_ns: int, messages: Iterable[Message | Publication]) -> None:
-        self._rows += [
+    def publish(self, time_ns: int, message: Message | Publication, info: dict[str, str] | None = None) -> None:
+        self._rows.append(
             Row(
-                "publish", time_ns, message.id, message.topic or None, message.keys or None,
-                message.guarantee.label, message.dst or None, payload_bytes=len(message.payload),
+                "publish", time_ns, message.id, message.topic or None, message.keys or None, message.guarantee.label,
+                message.dst or None, payload_bytes=len(message.payload), info=info,
             )
-            for message in messages
-        ]  # fmt: skip
+        )  # fmt: skip
 
     def deliver(self, time_ns: int, message: Message | Publication) -> None:
         self._rows.append(Row("deliver", time_ns, message.id, message.topic or None, None, message.guarantee.label))

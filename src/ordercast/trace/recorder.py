@@ -7,7 +7,8 @@ from typing import Any
 
 from ordercast.core.messages import Message
 from ordercast.trace.schema import KINDS
-from ordercast.trace.store import Manifest, RunWriter
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import RunWriter
 
 _BATCH = 1 << 16
 _KINDS = frozenset(KINDS)

@@ -21,6 +21,7 @@ KINDS = (
     "crash",
     "recover",
     "suspect",
+    "link",
     "repair_start",
     "repair_end",
     "drop",
@@ -63,8 +64,15 @@ INFO_BOOT = "boot"
 INFO_ORDER_SCOPE = "order_scope"
 # On a `subscribe` or `unsubscribe` row: it has begun and is not complete, so that messages may come and need not.
 INFO_PENDING = "pending"
+# On a `subscribe` row: it came with the whole past of its topic, so that everything ever published is owed.
+INFO_FROM = "from"
+# On a `subscribe` row: whether what the node delivers of the topic from here on keeps the order (`no`: it may not).
+INFO_ORDERED = "ordered"
+ORDERED_NO = "no"
 # On a `leave` row: the run ended for this node, which gave up no membership; or why the overlay had given it up.
 INFO_END = "end"
 INFO_LOST = "lost"
 # On any row: a digest of the node's replica at that point; the last one of each live node is compared.
 INFO_DIGEST = "digest"
+# On a `publish` row of a client: when, in nanoseconds of the epoch by the wall clock of its machine. `time_ns` is not.
+INFO_PUBLISHED = "published_ns"

@@ -32,6 +32,11 @@ def taken(column: Any, indices: np.ndarray[Any, Any]) -> Any:
     return column.take(numbers)
 
 
+def filled(column: Any, missing: int) -> Any:
+    """A column of numbers in one piece, with `missing` for null."""
+    return whole(column.fill_null(missing))
+
+
 def where_equal(column: Any, value: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The places of `value` in a column."""
     scalar: Any = pa.scalar(value, pa.string())

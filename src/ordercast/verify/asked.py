@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ordercast.verify.load import LoadedTrace
 
 
-class Asked(msgspec.Struct, frozen=True):
+class JudgeOptions(msgspec.Struct, frozen=True):
     """Options of the judge. Where one is None, what the run says of itself counts."""
 
     checks: list[str] | None = None
@@ -23,6 +23,10 @@ class Asked(msgspec.Struct, frozen=True):
     """Topic to members from the beginning, whatever the trace says about who was one then."""
     own_deliveries: bool | None = None
     """Whether the trace records that nodes deliver what they published themselves, and they have to."""
+    one_clock: bool = False
+    """The caller vouches that all times come from one clock."""
+    causes: dict[str, list[str]] | None = None
+    """Node to the publishers whose messages affect what it publishes; else everything that it delivers does."""
     complete: bool = False
     """The caller vouches that all that was under way at the end had arrived, and is in the trace."""
 
@@ -30,6 +34,10 @@ class Asked(msgspec.Struct, frozen=True):
         if self.members is not None:
             return self.members
         return trace.manifest.groups if trace.manifest else None
+
+    def is_dated(self, trace: LoadedTrace) -> bool:
+        """Whether the times of different nodes may be compared."""
+        return self.one_clock or (trace.manifest is not None and trace.manifest.clock == "global")
 
     def is_complete(self, trace: LoadedTrace) -> bool | None:
         if self.complete:

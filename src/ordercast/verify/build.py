@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ordercast.trace.schema import INFO_END
 from ordercast.verify import obligations
 from ordercast.verify.arrow import taken
 from ordercast.verify.columns import BIT, Arrays, Columns, Names, RunFacts, StateDigest
@@ -15,15 +16,17 @@ from ordercast.verify.duties import Duties, duties_of
 from ordercast.verify.kernels.integrity import overtaken, repeated
 from ordercast.verify.kernels.realize import publish_order
 from ordercast.verify.logs import Lives, Logs
-from ordercast.verify.members import settle_members, times_of
-from ordercast.verify.order import happened_before, scopes_of
+from ordercast.verify.members import published_in, settle_members
+from ordercast.verify.order import affecting, happened_before, scopes_of
 from ordercast.verify.rows import KIND, Rows, digests, given_up, lost_state, sorted_rows
-from ordercast.verify.verdict import ASSUMED, EXCUSED, MADE, MISSING, OWED
+from ordercast.verify.unordered import unordered_deliveries
+from ordercast.verify.verdict import ASSUMED, EXCUSED, MADE, MISSING, OWED, UNORDERED
 
 if TYPE_CHECKING:
-    from ordercast.verify.asked import Asked
+    from ordercast.verify.asked import JudgeOptions
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import LoadedTrace
+    from ordercast.verify.members import Publications
     from ordercast.verify.order import Scopes
 
 NO_TIME = np.iinfo(np.int64).max
@@ -31,21 +34,24 @@ NO_TIME = np.iinfo(np.int64).max
 INVENTED, REPUBLISHED, DUPLICATE, EARLY, NOT_FOR_IT, BEFORE_BY_CLOCK = range(6)
 
 
-def prepare(trace: LoadedTrace, asked: Asked) -> Columns:
+def prepare(trace: LoadedTrace, asked: JudgeOptions) -> Columns:
     """Everything the checks need to know of `trace`."""
     manifest = trace.manifest
     groups = asked.groups_of(trace)
     named = set(manifest.nodes) if manifest else set()
     rows = sorted_rows(trace, named.union(*(groups or {}).values(), _destinations(trace.table)))
-    lives = _lives(rows)
+    lives = lives_of(rows)
     logs = _logs(rows, lives)
     duties = duties_of(trace, rows, logs.publication, asked)
     scopes = scopes_of(manifest, trace.path, asked.scope, asked.order_scope)
-    pub = np.searchsorted(lives.entry_off, logs.publication, side="right").astype(np.int32) - np.int32(1)
-    order = happened_before(logs.ev, logs.off, duties, scopes)
-    owed, member_nodes, assumed = settle_members(trace, rows, lives, logs, duties, pub, asked)
-    odd = np.concatenate((logs.odd, _not_for_it(owed, logs, lives, rows), _before_by_clock(trace, rows, logs, lives)))
-    outsiders, sends = _outsiders(rows, logs, duties, member_nodes, lives.node[pub] if pub.size else pub)
+    published = published_in(rows, lives, logs, dated=asked.is_dated(trace))
+    pub = published.pub
+    order = happened_before(logs.ev, logs.off, duties, scopes, affecting(asked.causes, rows.nodes, lives.node, pub))
+    owed, member_nodes, assumed = settle_members(trace, rows, lives, logs, duties, published, asked)
+    odd = np.concatenate((logs.odd, not_for_it(owed, logs, lives, rows), before_by_clock(rows, logs, lives, published)))
+    outside, sends = outsiders(
+        rows, _messages_of(rows, logs), duties, member_nodes, lives.node[pub] if pub.size else pub
+    )
     arrays = Arrays(
         ev=logs.ev,
         off=logs.off,
@@ -63,23 +69,30 @@ def prepare(trace: LoadedTrace, asked: Asked) -> Columns:
         missed=owed.missed,
         due=owed.due,
         asked=owed.asked,
-        **_moments(trace, rows, logs, duties),
+        copied=_copied(logs, lives, left_by(rows, lives) if manifest and not manifest.uniform else None),
+        unordered=unordered_deliveries(rows, lives, logs, duties),
+        **_moments(rows, logs, duties, dated=published.time_ns is not None),
         odd=odd,
-        outsiders=outsiders,
+        outsiders=outside,
         **order.arrays,
     )
-    about = _about(trace, rows, duties, scopes)
+    about = about_run(trace, rows, duties, scopes)
     about.complete = asked.is_complete(trace)
+    about.one_clock = asked.is_dated(trace)
+    about.left = left_by(rows, lives)
     about.facts = _facts(trace, rows, duties.topic.size, owed, assumed)
+    if arrays.unordered.size:
+        about.facts[UNORDERED] = int(arrays.unordered.sum())
     about.live_rows = order.live
+    about.asks_real_time = bool((duties.obliges & BIT["real-time"]).any())
     about.sends_recorded = sends
-    about.digests = _last_digests(rows, lives)
+    about.digests = last_digests(rows, lives)
     about.claimed += ["convergence"] * bool(about.digests)
     nodes = pa.array(rows.nodes, pa.string())
     return Columns(about, arrays, Names(logs.names, nodes, pa.array(duties.topics, pa.string()), duties.key_names))
 
 
-def _about(trace: LoadedTrace, rows: Rows, duties: Duties, scopes: Scopes) -> RunFacts:
+def about_run(trace: LoadedTrace, rows: Rows, duties: Duties, scopes: Scopes) -> RunFacts:
     manifest = trace.manifest
     return RunFacts(
         run=trace.run,
@@ -88,20 +101,33 @@ def _about(trace: LoadedTrace, rows: Rows, duties: Duties, scopes: Scopes) -> Ru
         guarantee=manifest.guarantee if manifest else "mixed",
         scope=scopes.causal,
         order_scope=scopes.order,
+        uniform=manifest is None or manifest.uniform,
         checks=duties.checks,
         claimed=duties.claimed,
         holes=rows.holes,
         complete=None,
-        one_clock=manifest is not None and manifest.clock == "global",
+        one_clock=False,
         facts={},
     )
+
+
+def left_by(rows: Rows, lives: Lives) -> list[int]:
+    """The receivers whose last word about themselves is that they leave, and not that the run has ended."""
+    entries = rows.of_kind("join", "leave")
+    ended = set(rows.info(INFO_END)[0].tolist()) if entries.size else set()
+    receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1
+    away = {}
+    for entry, receiver in zip(entries.tolist(), receivers.tolist(), strict=True):
+        away[receiver] = rows.kind[entry] == KIND["leave"] and entry not in ended
+    return sorted(receiver for receiver, gone in away.items() if gone)
 
 
 def _destinations(table: pa.Table) -> set[str]:
     return {name for name in pc.unique(pc.list_flatten(table.column("dst"))).to_pylist() if name is not None}
 
 
-def _lives(rows: Rows) -> Lives:
+def lives_of(rows: Rows) -> Lives:
+    """The receivers of a run: its nodes, and their lives after they had lost their state."""
     lost = lost_state(rows)
     node = np.concatenate((np.arange(len(rows.nodes)), rows.node_of(lost)))
     begins = np.concatenate((rows.off[:-1], lost))
@@ -136,86 +162,135 @@ def _logs(rows: Rows, lives: Lives) -> Logs:
     republished, invented = entry[publishes & ~original], entry[~publishes & ~published[code]] if entry.size else entry
     entry = entry[keep]
     ev = np.where(publishes[keep], ~code[keep], code[keep]).astype(np.int32)
-    again = repeated(ev, np.searchsorted(entry, lives.entry_off), len(rows.msg_names)) != 0
-    duplicate = entry[again]
-    entry, ev = entry[~again], ev[~again]
-    off = np.searchsorted(entry, lives.entry_off).astype(np.int64)
+    entry, ev, off, duplicate = first_deliveries(entry, ev, lives, len(rows.msg_names))
     number, early = publish_order(ev, off, len(rows.msg_names))
-    made_up, made_up_number = np.unique(rows.msg[invented], return_inverse=True)
+    made_up, made_up_number = _as_first_met(rows.msg[invented])
     number[made_up] = codes.size + np.arange(made_up.size)
     publication = np.empty(codes.size, np.int64)
     publication[number[~ev[ev < 0]]] = entry[ev < 0]
     by_number = np.concatenate((np.empty(codes.size, np.int64), made_up))
     by_number[: codes.size] = rows.msg[publication]
     odd = [
-        _odd(INVENTED, invented, codes.size + made_up_number, lives, rows),
-        _odd(REPUBLISHED, republished, number[rows.msg[republished]], lives, rows),
-        _odd(DUPLICATE, duplicate, number[rows.msg[duplicate]], lives, rows),
-        _odd(EARLY, entry[early != 0], number[rows.msg[entry[early != 0]]], lives, rows),
+        odd_rows(INVENTED, invented, codes.size + made_up_number, lives, rows),
+        odd_rows(REPUBLISHED, republished, number[rows.msg[republished]], lives, rows),
+        odd_rows(DUPLICATE, duplicate, number[rows.msg[duplicate]], lives, rows),
+        odd_rows(EARLY, entry[early != 0], number[rows.msg[entry[early != 0]]], lives, rows),
     ]
-    numbered = np.where(ev >= 0, number[np.maximum(ev, 0)], ~number[~np.minimum(ev, -1)]) if ev.size else ev
     names = taken(rows.msg_names, by_number)
-    return Logs(numbered.astype(np.int32), off, entry, publication, np.concatenate(odd), names)
+    return Logs(renumbered(ev, number), off, entry, publication, np.concatenate(odd), names)
 
 
-def _odd(kind: int, entries: Offsets, messages: Any, lives: Lives, rows: Rows) -> Ints:
+def first_deliveries(entry: Offsets, ev: Ints, lives: Lives, messages: int) -> tuple[Offsets, Ints, Offsets, Offsets]:
+    """The logs without what a receiver had delivered before: their entries, events and offsets; and what went."""
+    again = repeated(ev, np.searchsorted(entry, lives.entry_off), messages) != 0
+    kept = entry[~again]
+    return kept, ev[~again], np.searchsorted(kept, lives.entry_off).astype(np.int64), entry[again]
+
+
+def renumbered(ev: Ints, number: Ints) -> Ints:
+    """Logs with the messages' numbers in place of their codes."""
+    if not ev.size:
+        return ev
+    return np.where(ev >= 0, number[np.maximum(ev, 0)], ~number[~np.minimum(ev, -1)]).astype(np.int32)
+
+
+def _as_first_met(codes: Ints) -> tuple[Ints, Offsets]:
+    """The different codes in the order in which they first come, and the number of each entry's."""
+    found, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    return found[order], place[inverse]
+
+
+def odd_rows(kind: int, entries: Offsets, messages: Any, lives: Lives, rows: Rows) -> Offsets:
+    """Breaches of integrity as rows of Arrays.odd."""
     receiver = np.searchsorted(lives.entry_off, entries, side="right") - 1
     columns = (np.full(entries.size, kind), messages, receiver, rows.seq[entries])
-    return np.stack([np.asarray(column, np.int32) for column in columns], axis=1).reshape(-1, 4)
+    return np.stack([np.asarray(column, np.int64) for column in columns], axis=1).reshape(-1, 4)
 
 
-def _not_for_it(owed: obligations.Owed, logs: Logs, lives: Lives, rows: Rows) -> Ints:
+def not_for_it(owed: obligations.Owed, logs: Logs, lives: Lives, rows: Rows) -> Offsets:
+    """Deliveries of what the receiver was no member for."""
     where = np.flatnonzero(owed.forbidden)
-    return _odd(NOT_FOR_IT, logs.entry[where], logs.ev[where], lives, rows)
+    return odd_rows(NOT_FOR_IT, logs.entry[where], logs.ev[where], lives, rows)
 
 
-def _before_by_clock(trace: LoadedTrace, rows: Rows, logs: Logs, lives: Lives) -> Ints:
+def before_by_clock(rows: Rows, logs: Logs, lives: Lives, published: Publications) -> Offsets:
     """Deliveries that are dated before their publication, where one clock dates both."""
-    if trace.manifest is None or trace.manifest.clock != "global":
-        return np.empty((0, 4), np.int32)
+    if published.time_ns is None:
+        return np.empty((0, 4), np.int64)
     delivers = np.flatnonzero(logs.ev >= 0)
-    published_ns = times_of(rows, logs.publication)
-    delivered_ns = times_of(rows, logs.entry[delivers], missing=NO_TIME)
-    where = delivers[delivered_ns < published_ns[logs.ev[delivers]]]
-    return _odd(BEFORE_BY_CLOCK, logs.entry[where], logs.ev[where], lives, rows)
+    delivered_ns = rows.times(logs.entry[delivers], missing=NO_TIME)
+    where = delivers[delivered_ns < published.time_ns[logs.ev[delivers]]]
+    return odd_rows(BEFORE_BY_CLOCK, logs.entry[where], logs.ev[where], lives, rows)
 
 
-def _moments(trace: LoadedTrace, rows: Rows, logs: Logs, duties: Duties) -> dict[str, Any]:
+def _moments(rows: Rows, logs: Logs, duties: Duties, *, dated: bool) -> dict[str, Any]:
     """When each message was published and first delivered, where that matters and all nodes share a clock."""
-    shared = trace.manifest is not None and trace.manifest.clock == "global"
-    if not shared or not (duties.obliges & BIT["real-time"]).any():
+    if not dated or not (duties.obliges & BIT["real-time"]).any():
         nothing = np.empty(0, np.int64)
         return {"published_ns": nothing, "first_ns": nothing, "first_by": nothing.astype(np.int32)}
     delivers = np.flatnonzero(logs.ev >= 0)
-    time_ns = times_of(rows, logs.entry[delivers], missing=NO_TIME)
+    time_ns = rows.times(logs.entry[delivers], missing=NO_TIME)
     order = np.argsort(time_ns, kind="stable")
     messages, first = np.unique(logs.ev[delivers][order], return_index=True)
     first_ns = np.full(logs.publication.size, NO_TIME, np.int64)
     first_ns[messages] = time_ns[order][first]
     first_by = np.full(logs.publication.size, -1, np.int32)
     first_by[messages] = np.searchsorted(logs.off, delivers[order][first], side="right") - 1
-    return {"published_ns": times_of(rows, logs.publication), "first_ns": first_ns, "first_by": first_by}
+    return {"published_ns": rows.times(logs.publication), "first_ns": first_ns, "first_by": first_by}
 
 
-def _outsiders(
-    rows: Rows, logs: Logs, duties: Duties, member_nodes: np.ndarray[Any, Any], pub_node: Ints
+def _copied(logs: Logs, lives: Lives, left: list[int] | None) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Of each message: was it delivered by anybody who counts? With `left`, those that left or died do not."""
+    counts = np.ones(lives.node.size, bool) if left is None else present_at_the_end(lives, left)
+    delivered = np.repeat(counts, np.diff(logs.off)) & (logs.ev >= 0)
+    copied = np.zeros(logs.publication.size, np.uint8)
+    copied[logs.ev[delivered]] = 1
+    return copied
+
+
+def present_at_the_end(lives: Lives, left: list[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which receivers neither died nor left."""
+    present: np.ndarray[Any, np.dtype[np.bool_]] = lives.alive != 0
+    present[left] = False
+    return present
+
+
+def outsiders(
+    rows: Rows,
+    message: Ints,
+    duties: Duties,
+    member_nodes: np.ndarray[Any, Any],
+    pub_node: Ints,
+    mine: np.ndarray[Any, np.dtype[np.bool_]] | None = None,
 ) -> tuple[Ints, int]:
-    """Nodes that sent or received a message which is not for them and not theirs; and how many such rows there are."""
+    """Nodes that sent or received a message which is not for them and not theirs; and how many such rows there are.
+
+    `message` is the number of each row's message, -1 for none. With `mine`, only those nodes are looked at.
+    """
     entries = rows.of_kind("send", "receive")
-    number = np.full(len(rows.msg_names), -1, np.int64)
-    number[rows.msg[logs.publication]] = np.arange(logs.publication.size)
-    tagged = entries[rows.msg[entries] >= 0]
-    message = number[rows.msg[tagged]]
-    tagged, message = tagged[message >= 0], message[message >= 0]
+    tagged = entries[message[entries] >= 0]
     node = rows.node_of(tagged)
-    pair = duties.audience[message].astype(np.int64) * len(rows.nodes) + node
-    outside = (node != pub_node[message]) & ~np.isin(pair, member_nodes)
-    found = np.stack((message[outside], node[outside], rows.seq[tagged[outside]]), axis=1).astype(np.int32)
+    if mine is not None:
+        tagged, node = tagged[mine[node]], node[mine[node]]
+    number = message[tagged]
+    pair = duties.audience[number].astype(np.int64) * len(rows.nodes) + node
+    outside = (node != pub_node[number]) & ~np.isin(pair, member_nodes)
+    found = np.stack((number[outside], node[outside], rows.seq[tagged[outside]]), axis=1).astype(np.int32)
     _, first = np.unique(found[:, 0].astype(np.int64) * len(rows.nodes) + found[:, 1], return_index=True)
     return np.ascontiguousarray(found[first]), int(tagged.size)
 
 
-def _last_digests(rows: Rows, lives: Lives) -> list[StateDigest]:
+def _messages_of(rows: Rows, logs: Logs) -> Ints:
+    """Of each row: the number of its message, if that was published."""
+    number = np.full(len(rows.msg_names) + 1, -1, np.int32)
+    number[rows.msg[logs.publication]] = np.arange(logs.publication.size)
+    return number[rows.msg]
+
+
+def last_digests(rows: Rows, lives: Lives) -> list[StateDigest]:
     """The last digest per live receiver and topic."""
     entries, values = digests(rows)
     receiver = np.searchsorted(lives.entry_off, entries, side="right") - 1

@@ -1,4 +1,4 @@
-"""A run in columns: int32 arrays that every check reads, saved as .npy and memory-mapped back without a copy.
+"""A run in columns: int32 arrays that every check reads.
 
 Logs are numbered by receiver (a node, or a later life of it that had lost its state), messages along one possible
 execution, so that numbers grow along happened-before. `ev[off[c]:off[c + 1]]` is the log of receiver c: v >= 0 is the
@@ -7,22 +7,16 @@ delivery of v, v < 0 the publication of ~v. Every published message stands in it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from ordercast.trace.store import TraceError
-from ordercast.verify.arrow import whole
 from ordercast.verify.kernels.jit import Flags, Ints, Offsets
 from ordercast.verify.verdict import CHECKS
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_ABOUT = "about.json"
 BIT = {check: np.uint16(1 << i) for i, check in enumerate(CHECKS)}
 
 
@@ -44,6 +38,10 @@ class RunFacts(msgspec.Struct, kw_only=True):
     guarantee: str
     scope: str
     order_scope: str = "session"
+    uniform: bool = True
+    """Whether what a receiver that died or left had delivered is owed to all."""
+    left: list[int] = []
+    """Receivers that left before the end of the run."""
     checks: list[str]
     claimed: list[str]
     holes: str
@@ -56,6 +54,8 @@ class RunFacts(msgspec.Struct, kw_only=True):
     live_rows: int = 0
     """The most rows that the causal kernel needs at once."""
     sends_recorded: int = 0
+    asks_real_time: bool = False
+    """Whether any message is held to real-time order."""
     digests: list[StateDigest] = []
 
 
@@ -116,11 +116,15 @@ class Arrays:
     """Of each: the place in the receiver's log up to which nothing may overtake it; NEVER for all of it."""
     asked: Flags
     """Of each: whether it is asked for in the end, because the receiver was still there."""
+    copied: Flags
+    """Of each message: whether anybody delivered it whose deliveries are owed to all."""
+    unordered: Flags
+    """Of each entry of `ev`: a delivery at a node that keeps no order, as its trace says; empty if there are none."""
     published_ns: Offsets
     first_ns: Offsets
     first_by: Ints
     """Of each message: when it was published, when and by whom first delivered; empty if no check asks."""
-    odd: Ints
+    odd: Offsets
     """Breaches of integrity, one a row: kind, message, receiver, seq, and the seq before where there is one."""
     outsiders: Ints
     """Nodes that handled a message that was neither theirs nor for them, one a row: message, node, seq."""
@@ -150,35 +154,3 @@ class Columns:
     about: RunFacts
     arrays: Arrays
     names: Names
-
-    def save(self, directory: Path) -> None:
-        """Write everything below `directory`, for `open_columns` to map back."""
-        directory.mkdir(parents=True, exist_ok=True)
-        for field in fields(Arrays):
-            np.save(directory / f"{field.name}.npy", getattr(self.arrays, field.name))
-        for field in fields(Names):
-            column = pa.table({"name": getattr(self.names, field.name)})
-            with pa.ipc.new_file(str(_names_file(directory, field.name)), column.schema) as file:
-                file.write_table(column)
-        (directory / _ABOUT).write_bytes(msgspec.json.encode(self.about))
-
-
-def open_columns(directory: Path) -> Columns:
-    """What `Columns.save` wrote, mapped rather than read: tasks of one machine share the pages."""
-    try:
-        about = msgspec.json.decode((directory / _ABOUT).read_bytes(), type=RunFacts)
-        # Copy-on-write, because kernels are compiled for writable arrays; none of them writes to its input.
-        arrays = {f.name: np.asarray(np.load(directory / f"{f.name}.npy", mmap_mode="c")) for f in fields(Arrays)}
-        names = {f.name: _mapped_names(_names_file(directory, f.name)) for f in fields(Names)}
-    except (OSError, ValueError, msgspec.DecodeError) as error:
-        raise TraceError(f"{directory}: prepared columns cannot be read: {error}") from None
-    return Columns(about, Arrays(**arrays), Names(**names))
-
-
-def _names_file(directory: Path, name: str) -> Path:
-    return directory / f"names-{name}.arrow"
-
-
-def _mapped_names(path: Path) -> Any:
-    with pa.memory_map(str(path)) as file:
-        return whole(pa.ipc.open_file(file).read_all().column("name"))

@@ -12,11 +12,11 @@ from ordercast.trace.schema import OBLIGES
 from ordercast.trace.store import TraceError
 from ordercast.verify.arrow import coded, list_lengths, taken, whole
 from ordercast.verify.columns import BIT
-from ordercast.verify.verdict import ABOUT_TOTALS, CHECKS
+from ordercast.verify.verdict import ABOUT_TOTALS, CHECKS, ONE_ORDER
 
 if TYPE_CHECKING:
     from ordercast.trace.store import Manifest
-    from ordercast.verify.asked import Asked
+    from ordercast.verify.asked import JudgeOptions
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import LoadedTrace
     from ordercast.verify.rows import Rows
@@ -45,7 +45,7 @@ class Duties:
     key_names: pa.Array[Any]
 
 
-def duties_of(trace: LoadedTrace, rows: Rows, publication: Offsets, wanted: Asked) -> Duties:
+def duties_of(trace: LoadedTrace, rows: Rows, publication: Offsets, wanted: JudgeOptions) -> Duties:
     """Read the publications of `trace`."""
     asked = wanted.checks
     unknown = [check for check in asked or () if check not in CHECKS]
@@ -151,10 +151,11 @@ def _claimed(trace: LoadedTrace) -> list[str]:
 def _with_claims(
     bits: np.ndarray[Any, np.dtype[np.uint16]], topicless: np.ndarray[Any, Any], claims: list[str]
 ) -> np.ndarray[Any, np.dtype[np.uint16]]:
-    """What was claimed or asked for about all totals of a topic, put on each total message that has a topic."""
+    """What was claimed or asked for about all totals, or all messages, of a topic, put on each that has a topic."""
     about_totals = _bits([check for check in ABOUT_TOTALS if check in claims])
     bits[(bits & BIT["total"]) != 0] |= about_totals
-    bits[topicless] &= ~_bits(ABOUT_TOTALS)
+    bits |= _bits([check for check in (ONE_ORDER,) if check in claims])
+    bits[topicless] &= ~_bits((*ABOUT_TOTALS, ONE_ORDER))
     return bits
 
 
@@ -162,11 +163,20 @@ def _bits(checks: tuple[str, ...] | list[str]) -> np.uint16:
     return np.uint16(sum(int(BIT[check]) for check in set(checks)))
 
 
+def _sorted(column: Any) -> tuple[Any, Ints]:
+    """The words of a dictionary column by name, and its codes: numbers then do not depend on the order of rows."""
+    words, codes = coded(column)
+    order = np.argsort(np.array(words.to_pylist(), object), kind="stable")
+    rank = np.empty(order.size, np.int32)
+    rank[order] = np.arange(order.size)
+    return taken(words, order), rank[codes]
+
+
 def _keys(published: pa.Table, topic: Ints, topics: int) -> tuple[Offsets, Ints, Ints, pa.Array[Any]]:
     """Keys by message. A key belongs to its topic, and a message without one has the topic's key ''."""
     lists = whole(published.column("keys"))
     lengths = list_lengths(lists)
-    words, word = coded(pa.concat_arrays([lists.flatten().fill_null(""), pa.array([""])]).dictionary_encode())
+    words, word = _sorted(pa.concat_arrays([lists.flatten().fill_null(""), pa.array([""])]).dictionary_encode())
     message = np.repeat(np.arange(topic.size), np.maximum(lengths, 1))
     key = np.empty(message.size, np.int64)
     keyed = np.repeat(lengths > 0, np.maximum(lengths, 1))

@@ -1,9 +1,15 @@
-"""Traces that others wrote as text: JSON lines and CSV. A bad line is named by its number."""
+"""Traces that others wrote as text: JSON lines, JSON arrays, CSV and TSV, compressed or not.
+
+A bad line is named by its number, an event of an array by its place.
+"""
 
 from __future__ import annotations
 
+import codecs
 import csv
-from typing import TYPE_CHECKING, Annotated, Any
+import gzip
+import zlib
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -14,12 +20,15 @@ from ordercast.trace.store import NOT_DECODABLE, TraceError
 from ordercast.verify.arrow import first_false, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import BinaryIO
 
 _COLUMNS = ("run", "node", "seq", "kind", "time_ns", "msg", "topic", "keys", "guarantee", "dst")
 _NUMBERS = ("seq", "time_ns")
 
+
+T = TypeVar("T")
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
@@ -40,17 +49,27 @@ class _Event(msgspec.Struct):
     info: Any = None
 
 
-def read_json_lines(path: Path) -> pa.Table:
-    """One event a line. A column that no line has is absent from the table, as it would be from a Parquet file."""
-    events = []
-    decode = msgspec.json.Decoder(_Event).decode
+GZIP = ".gz"
+_UNREADABLE = (OSError, EOFError, zlib.error)
+"""What reading a file raises: the system's errors, and those of a compressed file that is cut or damaged."""
+
+
+def opened(path: Path) -> BinaryIO:
+    """The bytes of a text file, which may be compressed."""
+    return gzip.open(path, "rb") if path.suffix.lower() == GZIP else path.open("rb")  # type: ignore[return-value]
+
+
+def unreadable(path: Path, error: Exception) -> TraceError:
+    return TraceError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or first_line(error)}")
+
+
+def read_json(path: Path) -> pa.Table:
+    """One event a line, or all in one array. A column that no event has is absent, as from a Parquet file."""
     try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.isspace():
-                    events.append(_decoded(decode, line, f"{path}:{number}"))
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+        with opened(path) as file:
+            events = list(_json_events(file, path))
+    except _UNREADABLE as error:
+        raise unreadable(path, error) from None
     if not events:
         raise TraceError(f"{path}: no event in this file")
     columns: dict[str, pa.Array[Any]] = {}
@@ -63,6 +82,17 @@ def read_json_lines(path: Path) -> pa.Table:
     return pa.table(columns)
 
 
+def _json_events(file: BinaryIO, path: Path) -> Iterator[_Event]:
+    first = file.readline().removeprefix(codecs.BOM_UTF8)
+    if first.lstrip()[:1] == b"[":
+        yield from _decoded(msgspec.json.Decoder(list[_Event]).decode, first + file.read(), str(path))
+        return
+    decode = msgspec.json.Decoder(_Event).decode
+    for number, line in enumerate((first, *file) if first else (), 1):
+        if line and not line.isspace():
+            yield _decoded(decode, line, f"{path}:{number}")
+
+
 def _texts(info: Any) -> list[tuple[str, str]] | None:
     """The entries of an info that are text, as ours are; others keep anything there."""
     if not isinstance(info, dict):
@@ -70,35 +100,47 @@ def _texts(info: Any) -> list[tuple[str, str]] | None:
     return [(name, value) for name, value in info.items() if isinstance(value, str)]
 
 
-def _decoded(decode: Callable[[bytes], _Event], line: bytes, where: str) -> _Event:
+def _decoded(decode: Callable[[bytes], T], text: bytes, where: str) -> T:
     try:
-        return decode(line)
+        return decode(text)
     except NOT_DECODABLE as error:
         raise TraceError(f"{where}: {error}") from None
 
 
 def read_csv(path: Path) -> pa.Table:
     """One event a line below a header; lists are separated by semicolons; an empty field is no value."""
+    return _read_separated(path, ",")
+
+
+def read_tsv(path: Path) -> pa.Table:
+    """As `read_csv`, with tabs between the fields."""
+    return _read_separated(path, "\t")
+
+
+def _read_separated(path: Path, delimiter: str) -> pa.Table:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = next(csv.reader(file), None)
-        if not header:
-            raise TraceError(f"{path}: empty file: the first line must name the columns")
-        wanted = [name for name in _COLUMNS if name in header]
-        if not wanted:
-            raise TraceError(f"{path}: no column node: the first line must name the columns")
-        convert = arrow_csv.ConvertOptions(
-            include_columns=wanted,
-            column_types=dict.fromkeys(wanted, pa.string()),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-            null_values=[""],
-        )
-        table = arrow_csv.read_csv(path, convert_options=convert)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+        with opened(path) as file:
+            text = file.readline().decode("utf-8-sig")
+            header = next(csv.reader([text], delimiter=delimiter), None)
+            if not header:
+                raise TraceError(f"{path}: empty file: the first line must name the columns")
+            wanted = [name for name in _COLUMNS if name in header]
+            if not wanted:
+                raise TraceError(f"{path}: no column node: the first line must name the columns")
+            convert = arrow_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                null_values=[""],
+            )
+            file.seek(0)
+            parse = arrow_csv.ParseOptions(delimiter=delimiter)
+            table = arrow_csv.read_csv(file, convert_options=convert, parse_options=parse)
+    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(f"{path}: {first_line(error)}") from None
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
+    except _UNREADABLE as error:
+        raise unreadable(path, error) from None
     for name in _NUMBERS:
         if name in wanted:
             table = table.set_column(table.column_names.index(name), name, _numbers(table.column(name), name, path))

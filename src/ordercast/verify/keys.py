@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ordercast.verify.kernels.jit import NEVER
 
 if TYPE_CHECKING:
     from ordercast.verify.columns import Arrays
-    from ordercast.verify.kernels.jit import Flags, Ints
+    from ordercast.verify.kernels.jit import Flags, Ints, Offsets
 
 Finding = tuple[int, int, int, int, int, int]
 """Message, receiver that disagrees, key, kind, total message, receiver that has the message before it."""
@@ -26,26 +26,49 @@ def hot_keys(arrays: Arrays) -> Ints:
 
 def judge_keys(arrays: Arrays, first: int, last: int) -> tuple[int, list[Ints]]:
     """Judge the hot keys from `first` to before `last`: deliveries looked at, and the findings as columns."""
-    keys = hot_keys(arrays)[first:last]
+    return judge_keyed(*by_key(arrays, hot_keys(arrays)[first:last]))
+
+
+class Keyed(NamedTuple):
+    """Events by key, receiver and place; `start` says where each key of `keys` begins."""
+
+    keys: Ints
+    start: Offsets
+    receiver: Ints
+    message: Ints
+    place: Ints
+    """Of a delivery: where in the receiver's log. Of what was owed and never came: up to where it was."""
+    is_total: Flags
+
+
+def by_key(arrays: Arrays, keys: Ints) -> tuple[Keyed, Keyed]:
+    """The deliveries of the messages of these keys, and what was owed of them and never delivered."""
     renumbered = np.full(arrays.key_topic.size, -1, np.int32)
     renumbered[keys] = np.arange(keys.size)
     of_message = renumbered[arrays.keys]
+    is_total = arrays.held("total")
     start, receiver, message, place = total.deliveries_by_key(
         arrays.ev, arrays.off, arrays.key_off, of_message, 0, keys.size
     )
+    delivered = Keyed(keys, start, receiver, message, place, is_total[message])
     missed_off, missed, due = arrays.owed()
-    lack_start, lack_receiver, lack_message, lack_place = total.deliveries_by_key(
+    start, receiver, message, place = total.deliveries_by_key(
         missed, missed_off, arrays.key_off, of_message, 0, keys.size
     )
-    lack_due = due[missed_off[lack_receiver] + lack_place]
-    is_total = arrays.held("total")
+    return delivered, Keyed(keys, start, receiver, message, due[missed_off[receiver] + place], is_total[message])
+
+
+def judge_keyed(delivered: Keyed, lacking: Keyed) -> tuple[int, list[Ints]]:
+    """Judge keys whose deliveries by all receivers are here: deliveries looked at, and the findings as columns."""
     deliveries = 0
     findings: list[Finding] = []
-    for k, key in enumerate(keys):
-        mine, lacks = slice(start[k], start[k + 1]), slice(lack_start[k], lack_start[k + 1])
-        one = _OneKey(int(key), receiver[mine], message[mine], place[mine], is_total)
+    for k, key in enumerate(delivered.keys):
+        mine = slice(delivered.start[k], delivered.start[k + 1])
+        lacks = slice(lacking.start[k], lacking.start[k + 1])
+        _, _, receiver, message, place, is_total = delivered
+        one = _OneKey(int(key), receiver[mine], message[mine], place[mine], is_total[mine])
         deliveries += one.compared()
-        findings += one.findings(lack_receiver[lacks], lack_message[lacks], lack_due[lacks])
+        findings += one.findings(lacking.receiver[lacks], lacking.message[lacks], lacking.place[lacks])
     columns = np.array(findings, np.int32).reshape(-1, 6)
     return deliveries, list(columns.T)
 
@@ -55,12 +78,12 @@ class _OneKey:
 
     def __init__(self, key: int, receiver: Ints, message: Ints, place: Ints, is_total: Flags) -> None:
         self.key = key
-        self.ids, local = np.unique(message, return_inverse=True)
+        self.ids, first, local = np.unique(message, return_index=True, return_inverse=True)
         self.message = local.astype(np.int32)
         self.place = place
         self.run = total.runs(receiver)
         self.receivers = receiver[self.run[:-1]]
-        self.synchronises = is_total[self.ids]
+        self.synchronises = is_total[first]
 
     def compared(self) -> int:
         """How many deliveries there are to compare: none unless two receivers delivered a total message."""

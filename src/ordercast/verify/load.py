@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ordercast.trace.collect import describe_run, has_journals, journal_tables
 from ordercast.trace.schema import JOURNALS, KINDS, MANIFEST
 from ordercast.trace.store import TraceError, event_files, is_run
 from ordercast.verify.arrow import coded, first_line, first_null, taken, where_equal
-from ordercast.verify.foreign import read_csv, read_json_lines
+from ordercast.verify.foreign import GZIP, read_csv, read_json, read_tsv
+from ordercast.verify.parquet import Wanted, read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 REQUIRED = ("node", "seq", "kind", "msg")
 OPTIONAL = ("run", "time_ns", "topic", "keys", "guarantee", "dst", "info")
 _WORDS = ("run", "node", "kind", "msg", "topic", "guarantee")
+_REPEATING = tuple(name for name in _WORDS if name != "msg")
 _LISTS = ("keys", "dst")
 _WORD = pa.dictionary(pa.int32(), pa.string())
 _LIST = pa.list_(pa.string())
 _INFO = pa.map_(pa.string(), pa.string())
-_READERS = {".jsonl": read_json_lines, ".ndjson": read_json_lines, ".json": read_json_lines, ".csv": read_csv}
+_TEXTS = {".jsonl": read_json, ".ndjson": read_json, ".json": read_json, ".csv": read_csv, ".tsv": read_tsv}
+_PARQUET = ".parquet"
+_KNOWN = f"{_PARQUET}, or {', '.join(_TEXTS)}, which may end with {GZIP}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,28 @@ def find_runs(path: Path) -> list[Path]:
     inside |= {journals.parent for journals in path.rglob(JOURNALS) if has_journals(journals.parent)}
     # What starts with a dot is a run that somebody is still writing.
     found = sorted(run for run in inside if not any(part.startswith(".") for part in run.relative_to(path).parts))
+    if not found and event_files_in(path):
+        return [path]
     if not found:
-        raise TraceError(f"{path}: no run in this directory (a run has a {MANIFEST}, or {JOURNALS}/)")
+        raise TraceError(
+            f"{path}: no run in this directory (a run has a {MANIFEST}, or {JOURNALS}/, or is files of events)"
+        )
     return found
+
+
+def event_files_in(directory: Path) -> list[Path]:
+    """The files right below a directory that are events by their names, in name order."""
+    return sorted(
+        file for file in directory.iterdir() if file.is_file() and _kind_of(file) and file.name[0] not in "._"
+    )
+
+
+def _kind_of(file: Path) -> str:
+    """The ending that says how to read a file; empty if none does."""
+    name = file.name.lower()
+    ending = file.with_name(name.removesuffix(GZIP)).suffix if name.endswith(GZIP) else file.suffix.lower()
+    known = ending in _TEXTS or (ending == _PARQUET and not name.endswith(GZIP))
+    return ending if known else ""
 
 
 def load(path: Path) -> Iterator[LoadedTrace]:
@@ -68,7 +91,10 @@ def load(path: Path) -> Iterator[LoadedTrace]:
 
 
 def load_run(path: Path) -> Iterator[LoadedTrace]:
-    """The run in one directory, or the runs in one event file."""
+    """The run in one directory, or the runs in one event file, or in a directory of such files."""
+    if path.is_dir() and not is_run(path) and not has_journals(path):
+        yield from _one_trace([(file, _read_events(file)) for file in event_files_in(path)], path)
+        return
     if path.is_dir():
         manifest, assumed = describe_run(path)
         if has_journals(path):
@@ -78,14 +104,45 @@ def load_run(path: Path) -> Iterator[LoadedTrace]:
             yield LoadedTrace(str(path), manifest.run_id, manifest, _joined(journals), assumed)
             return
         # The manifest has the run's name, and dates matter only where all nodes read one clock.
-        without = {"run"} if manifest.clock == "global" else {"run", "time_ns"}
-        parts = (_checked(_read_parquet(file, without), file) for file in event_files(path))
+        without = frozenset({"run"} if manifest.clock == "global" else {"run", "time_ns"})
+        parts = (
+            _checked(_read_parquet(file, without, manifest.crc32.get(file.name)), file) for file in event_files(path)
+        )
         yield LoadedTrace(str(path), manifest.run_id, manifest, pa.concat_tables(parts))
         return
-    reader = _READERS.get(path.suffix.lower(), _read_parquet if path.suffix.lower() == ".parquet" else None)
-    if reader is None:
-        raise TraceError(f"{path}: not a trace (expected a run directory, .parquet, .jsonl, .ndjson, .json or .csv)")
-    yield from split_runs(_checked(reader(path), path), path)
+    yield from _one_trace([(path, _read_events(path))], path)
+
+
+def _read_events(file: Path) -> pa.Table:
+    kind = _kind_of(file)
+    if not kind:
+        raise TraceError(f"{file}: not a trace (expected a run directory, {_KNOWN})")
+    return _read_parquet(file) if kind == _PARQUET else _TEXTS[kind](file)
+
+
+_BY_PLACE = "events have no seq: those of a node happened in the order of the rows"
+
+
+def _one_trace(parts: list[tuple[Path, pa.Table]], path: Path) -> Iterator[LoadedTrace]:
+    """The events of one or several files. Where none numbers them, their order in the files is their order."""
+    by_place = not any("seq" in table.column_names for _, table in parts)
+    if by_place:
+        places: Counter[tuple[Any, Any]] = Counter()
+        parts = [(file, _numbered(table, places)) for file, table in parts]
+    table = _joined([_checked(table, file) for file, table in parts])
+    for trace in split_runs(table, path):
+        yield replace(trace, assumed=_BY_PLACE) if by_place else trace
+
+
+def _numbered(table: pa.Table, places: Counter[tuple[Any, Any]]) -> pa.Table:
+    """With each event's place among those of its run and node, going on from `places`."""
+    runs = table.column("run").to_pylist() if "run" in table.column_names else [None] * table.num_rows
+    nodes = table.column("node").to_pylist() if "node" in table.column_names else [None] * table.num_rows
+    found = []
+    for line in zip(runs, nodes, strict=True):
+        found.append(places[line])
+        places[line] += 1
+    return table.append_column("seq", pa.array(found, pa.int64()))
 
 
 def _joined(parts: Iterable[pa.Table]) -> pa.Table:
@@ -127,36 +184,13 @@ def _checked(table: pa.Table, path: Path) -> pa.Table:
     return normalised(table, str(path))
 
 
-def _read_parquet(path: Path, without: set[str] | frozenset[str] = frozenset()) -> pa.Table:
+def _read_parquet(path: Path, without: frozenset[str] = frozenset(), crc32: int | None = None) -> pa.Table:
     """Only the columns we need, and words that repeat as dictionaries: ten million rows then fit in little memory.
 
     Message ids repeat too rarely within a row group for that; encoding all of them at once is twice as fast.
     """
-    try:
-        schema = pq.read_schema(path)
-        repeating = [name for name in _WORDS if name in schema.names and name != "msg"]
-        with pq.ParquetFile(path, read_dictionary=repeating, memory_map=True) as file:
-            needed = set(REQUIRED + OPTIONAL) - without - _empty(file.metadata)
-            wanted = [name for name in schema.names if name in needed]
-            table = file.read(columns=wanted)
-        for name in set(repeating) & set(wanted):
-            table.column(name).validate(full=True)  # Of a damaged file a word may be one that its dictionary lacks.
-    except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"{path}: unreadable Parquet: {first_line(error)}") from None
-    return table
-
-
-def _empty(metadata: pq.FileMetaData) -> set[str]:
-    """Optional columns that hold nothing but nulls, by the file's own statistics: reading them would cost the most."""
-    empty = set(OPTIONAL)
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        for c in range(group.num_columns):
-            chunk = group.column(c)
-            nulls = chunk.statistics.null_count if chunk.statistics is not None else None
-            if nulls is None or nulls < chunk.num_values:
-                empty.discard(chunk.path_in_schema.split(".")[0])
-    return empty
+    needed = tuple(name for name in REQUIRED + OPTIONAL if name not in without)
+    return read_parquet(Wanted(str(path), needed, _REPEATING, OPTIONAL), crc32)
 
 
 def _converted(column: Any, name: str, where: str) -> Any:

@@ -33,5 +33,5 @@ class Logs:
     entry: Offsets
     publication: Offsets
     """Row of each message's publication."""
-    odd: Ints
+    odd: Offsets
     names: pa.Array[Any]

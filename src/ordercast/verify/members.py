@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordercast.trace.schema import INFO_END, INFO_PENDING
-from ordercast.verify.obligations import Interval, MembershipChange, Owed, PublishedMessage, change_of, settle, stays
+from ordercast.trace.schema import INFO_END, INFO_FROM, INFO_PENDING
+from ordercast.verify.obligations import (
+    ALWAYS,
+    Interval,
+    MembershipChange,
+    Owed,
+    PublishedMessage,
+    change_of,
+    settle,
+    stays,
+)
 
 if TYPE_CHECKING:
-    from ordercast.verify.asked import Asked
+    from ordercast.verify.asked import JudgeOptions
     from ordercast.verify.duties import Duties
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import LoadedTrace
@@ -21,16 +31,46 @@ _CHANGES = ("subscribe", "unsubscribe", "join", "leave")
 _DENSE = 50_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Publications:
+    """Of each message: who published it, at which place of its log, and when, where all nodes share a clock."""
+
+    pub: Ints
+    place: Ints
+    time_ns: Offsets | None
+    past: tuple[Ints, Offsets, Ints] | None = None
+    """Happened-before over all messages, where it is known already: as the causal kernel reads it."""
+    own: bool | None = None
+    """Whether any node delivers what it published itself, where that is known already."""
+
+
+def published_in(rows: Rows, lives: Lives, logs: Logs, *, dated: bool) -> Publications:
+    """The publications of the logs; with `dated`, their times too."""
+    pub = np.searchsorted(lives.entry_off, logs.publication, side="right").astype(np.int32) - np.int32(1)
+    place = np.empty(pub.size, np.int32)
+    publishes = np.flatnonzero(logs.ev < 0)
+    place[~logs.ev[publishes]] = publishes - logs.off[pub[~logs.ev[publishes]]]
+    return Publications(pub, place, rows.times(logs.publication) if dated else None)
+
+
 def settle_members(
-    trace: LoadedTrace, rows: Rows, lives: Lives, logs: Logs, duties: Duties, pub: Ints, asked: Asked
+    trace: LoadedTrace,
+    rows: Rows,
+    lives: Lives,
+    logs: Logs,
+    duties: Duties,
+    published: Publications,
+    asked: JudgeOptions,
+    mine: np.ndarray[Any, np.dtype[np.bool_]] | None = None,
 ) -> tuple[Owed, Offsets, list[str]]:
     """Every obligation of the run, and what had to be assumed for it, in words.
 
-    In between: all (audience, node) pairs that belong together, as audience * nodes + node.
+    In between: all (audience, node) pairs that belong together, as audience * nodes + node. With `mine`, only those
+    receivers are looked at, and nobody else's log has to be there.
     """
     groups = asked.groups_of(trace)
     assumed = []
-    has_clock = trace.manifest is not None and trace.manifest.clock == "global"
+    pub = published.pub
     if groups is None and not rows.of_kind("subscribe").size:
         fixed, intervals = _by_deliveries(logs, lives, rows, duties)
         if duties.topics:
@@ -41,28 +81,30 @@ def settle_members(
         fixed, intervals = _nobody(), _by_rows(rows, lives, logs, duties, groups or {}, trace.path)
     explicit, later = _by_destinations(rows, lives, duties)
     receiver, audience = np.concatenate((fixed[0], explicit[0])), np.concatenate((fixed[1], explicit[1]))
+    passing = intervals + later
+    if mine is not None:
+        receiver, audience = receiver[mine[receiver]], audience[mine[receiver]]
+        passing = [interval for interval in passing if mine[interval.receiver]]
     own_implied = asked.own_deliveries is False
     if asked.own_deliveries is None and trace.manifest is None:
-        own_implied = not _delivers_own(logs, pub)
+        own_implied = not (_delivers_own(logs, pub) if published.own is None else published.own)
         told = "not recorded, and so not asked for" if own_implied else "recorded, and so asked of every node"
         assumed.append(f"deliveries of a node's own messages are {told} (else: --own-deliveries)")
-    place = np.empty(pub.size, np.int32)
-    publishes = np.flatnonzero(logs.ev < 0)
-    place[~logs.ev[publishes]] = publishes - logs.off[pub[~logs.ev[publishes]]]
     messages = PublishedMessage(
         ev=logs.ev,
         off=logs.off,
         pub=pub,
-        place=place,
+        place=published.place,
+        past=published.past,
         audience=duties.audience,
         audiences=duties.audiences,
-        time_ns=times_of(rows, logs.publication) if has_clock else None,
+        time_ns=published.time_ns,
         own_implied=own_implied,
         alive=lives.alive,
-        gone_ns=_gone(rows, lives) if has_clock else np.zeros(lives.node.size, np.int64),
+        gone_ns=_gone(rows, lives) if published.time_ns is not None else np.zeros(lives.node.size, np.int64),
     )
-    owed = settle(messages, (receiver, audience), intervals + later)
-    member = np.array([(i.audience, i.receiver) for i in intervals + later], np.int64).reshape(-1, 2)
+    owed = settle(messages, (receiver, audience), passing)
+    member = np.array([(i.audience, i.receiver) for i in passing], np.int64).reshape(-1, 2)
     pairs = np.concatenate((np.stack((audience, receiver), axis=1).astype(np.int64), member))
     return owed, np.unique(pairs[:, 0] * len(rows.nodes) + lives.node[pairs[:, 1]]), assumed
 
@@ -71,18 +113,12 @@ def _gone(rows: Rows, lives: Lives) -> Offsets:
     """When each receiver that is not up at the end ceased to be, by the clock."""
     gone = np.zeros(lives.node.size, np.int64)
     ended = np.flatnonzero(lives.fell >= 0)
-    gone[ended] = times_of(rows, lives.fell[ended])
+    gone[ended] = rows.times(lives.fell[ended])
     return gone
 
 
 def _nobody() -> tuple[Ints, Ints]:
     return np.empty(0, np.int32), np.empty(0, np.int32)
-
-
-def times_of(rows: Rows, entries: Offsets, *, missing: int = 0) -> Offsets:
-    """The times of rows; `missing` where one has none."""
-    times = rows.table.column("time_ns").combine_chunks().fill_null(missing)
-    return np.asarray(times, dtype=np.int64)[rows.origin[entries]]
 
 
 def _delivers_own(logs: Logs, pub: Ints) -> bool:
@@ -114,7 +150,7 @@ def _by_deliveries(logs: Logs, lives: Lives, rows: Rows, duties: Duties) -> tupl
 
 def _began(rows: Rows, lives: Lives, receiver: int) -> int:
     """When a later life began: the time of its recover row."""
-    return int(times_of(rows, lives.entry_off[receiver : receiver + 1])[0])
+    return int(rows.times(lives.entry_off[receiver : receiver + 1])[0])
 
 
 def _by_rows(
@@ -143,12 +179,16 @@ def _changes(
     receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1
     places = np.searchsorted(logs.entry, entries) - logs.off[receivers]
     names: list[Any] = [rows.column(name, entries) if entries.size else [] for name in ("kind", "topic", "time_ns")]
-    pending, ends = (set(rows.info(key)[0].tolist()) if entries.size else set() for key in (INFO_PENDING, INFO_END))
+    pending, ends, whole = (
+        set(rows.info(key)[0].tolist()) if entries.size else set() for key in (INFO_PENDING, INFO_END, INFO_FROM)
+    )
     found: dict[int, list[MembershipChange]] = {}
     for entry, receiver, place, kind, topic, time_ns in zip(entries, receivers, places, *names, strict=True):
         where = f"{path}: node {rows.nodes[lives.node[receiver]]}, seq {rows.seq[entry]}"
         change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)
         change = change._replace(pending=int(entry) in pending, stayed=int(entry) in ends)
+        if int(entry) in whole:
+            change = change._replace(place=ALWAYS, time_ns=0)
         found.setdefault(int(receiver), []).append(change)
     return found
 

@@ -2,9 +2,9 @@
 
 A subscription binds a message if it was confirmed before the publication and not given up before it. "Before" is dated
 by the clock where all nodes share one; otherwise it is happened-before: the publisher's past contains something that
-the subscriber did after the row in question. What is owed may not be overtaken as long as the stay lasts, whatever
-becomes of the receiver later; in the end it is asked for where the receiver is still there, or stayed to the end of
-the run.
+the subscriber did after the row in question, or the publisher was heard in that stay before. What is owed may not be
+overtaken as long as the stay lasts, whatever becomes of the receiver later; in the end it is asked for where the
+receiver is still there, or stayed to the end of the run.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ class PublishedMessage:
     alive: Flags
     """Of each receiver, and when the others ceased to be, by the clock."""
     gone_ns: Offsets
+    past: tuple[Ints, Offsets, Ints] | None = None
+    """Happened-before over all messages, if it is known already: else it is found in the logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,8 @@ def _statuses(
         key = (interval.receiver, interval.audience)
         status = statuses.setdefault(key, _Status(np.full(part.size, MUST_NOT, code), [], []))
         begun = next(answers) if interval.start != ALWAYS else np.ones(part.size, bool)
+        if messages.time_ns is None and interval.start != ALWAYS:
+            begun = begun | _follows_on(messages, interval, part)
         if interval.end == ALWAYS:
             status.of[status.of == MUST_NOT] = MAY
             status.of[begun] = MUST
@@ -220,6 +224,21 @@ def _statuses(
             status.due.append(interval.stop)
             status.asked.append(interval.stayed)
     return statuses
+
+
+def _follows_on(messages: PublishedMessage, interval: Interval, part: Ints) -> _Bools:
+    """Which messages come, in their publisher's own order, after one that was delivered in the stay.
+
+    Nobody has to have heard of a subscription for it to bind: it had begun for the first, so it has for the rest.
+    """
+    begin, end = messages.off[interval.receiver : interval.receiver + 2]
+    stop = end if interval.stop == ALWAYS else min(end, begin + interval.stop)
+    log = messages.ev[begin + interval.start : stop]
+    heard = log[log >= 0]
+    heard = heard[messages.audience[heard] == interval.audience]
+    first = np.full(messages.off.size - 1, PENDING[0], np.int64)
+    np.minimum.at(first, messages.pub[heard], messages.place[heard])
+    return np.asarray(messages.place[part] > first[messages.pub[part]])
 
 
 def _by_clock(messages: PublishedMessage, rows: list[_Row]) -> list[_Bools]:
@@ -233,8 +252,7 @@ def _by_causality(messages: PublishedMessage, rows: list[_Row]) -> list[_Bools]:
     if not rows:
         return []
     receivers = messages.off.size - 1
-    chain, at, prev, begin = publications(messages.ev, messages.off, messages.pub.size)
-    edge_off, edges = prune(messages.ev, chain, at, begin, receivers)
+    prev, edge_off, edges = messages.past or past_in(messages.ev, messages.off, messages.pub.size)
     places = np.array([(row.receiver, row.place) for row in rows], np.int32)
     marks, mark_of = np.unique(places, axis=0, return_inverse=True)
     after: list[_Bools] = [np.empty(0, bool)] * len(rows)
@@ -246,6 +264,12 @@ def _by_causality(messages: PublishedMessage, rows: list[_Row]) -> list[_Bools]:
         for i in np.flatnonzero((mark_of >= first) & (mark_of < first + len(chunk))):
             after[i] = (known[rows[i].part] >> (mark_of[i] - first)) & 1 == 1
     return after
+
+
+def past_in(ev: Ints, off: Offsets, messages: int) -> tuple[Ints, Offsets, Ints]:
+    """Happened-before over all messages, as the causal kernel reads it."""
+    chain, at, prev, begin = publications(ev, off, messages)
+    return prev, *prune(ev, chain, at, begin, off.size - 1)
 
 
 def change_of(kind: str, topic: int | None, place: int, time_ns: int | None, where: str) -> MembershipChange:

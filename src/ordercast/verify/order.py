@@ -47,9 +47,37 @@ def scopes_of(manifest: Manifest | None, path: str, scope: str | None, order_sco
     return Scopes(causal, order)
 
 
-def happened_before(ev: Ints, off: Offsets, duties: Duties, scopes: Scopes) -> DeliveryOrder:
+@dataclass(frozen=True, slots=True)
+class Affecting:
+    """Which publishers' messages affect what a receiver publishes after it delivered them: `bound[receiver, pub]`."""
+
+    bound: np.ndarray[Any, np.dtype[np.bool_]]
+    pub: Ints
+
+
+def affecting(causes: dict[str, list[str]] | None, nodes: list[str], node: Ints, pub: Ints) -> Affecting | None:
+    """Localized causes, by numbers. Who is not named is affected by nobody but itself."""
+    if causes is None:
+        return None
+    number = {name: i for i, name in enumerate(nodes)}
+    bound = np.eye(len(nodes), dtype=bool)
+    for name, others in causes.items():
+        for other in others:
+            if name in number and other in number:
+                bound[number[name], number[other]] = True
+    return Affecting(bound[np.ix_(node, node)], pub)
+
+
+def happened_before(
+    ev: Ints, off: Offsets, duties: Duties, scopes: Scopes, affects: Affecting | None = None
+) -> DeliveryOrder:
     """Cut the logs as the scope says, and find each message's predecessors."""
     log, log_off = ev, off
+    if affects is not None:
+        receiver = np.repeat(np.arange(off.size - 1), np.diff(off))
+        kept = (ev < 0) | affects.bound[receiver, affects.pub[np.maximum(ev, 0)]] if ev.size else np.zeros(0, bool)
+        ev, off = ev[kept], np.concatenate(([0], np.cumsum(kept)))[off].astype(np.int64)
+        log, log_off = ev, off
     if scopes.causal == "topic":
         log, log_off = split_logs(ev, off, duties.topic, len(duties.topics))
     chain, at, prev, begin = publications(log, log_off, duties.topic.size)

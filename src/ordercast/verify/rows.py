@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ordercast.verify.load import LoadedTrace
 
 KIND = {name: code for code, name in enumerate(KINDS)}
-_MOST_SEQ = (1 << 31) - 2
+MOST_SEQ = (1 << 31) - 2
 _HOLES_NAMED = 3
 
 
@@ -53,6 +53,11 @@ class Rows:
         values: list[Any] = taken(self.table.column(name), self.origin[entries]).to_pylist()
         return values
 
+    def times(self, entries: Offsets, *, missing: int = 0) -> Offsets:
+        """The times of entries; `missing` where one has none."""
+        times = self.table.column("time_ns").combine_chunks().fill_null(missing)
+        return np.asarray(times, dtype=np.int64)[self.origin[entries]]
+
     def info(self, key: str) -> tuple[Offsets, list[str]]:
         """The entries whose info has `key`, in order, and the values."""
         maps = whole(self.table.column("info"))
@@ -78,8 +83,8 @@ def sorted_rows(trace: LoadedTrace, more_nodes: set[str]) -> Rows:
     renumber = np.array([rank.get(name, -1) for name in node_names.to_pylist()], np.int32)
     node = renumber[node_codes] if node_codes.size else node_codes
     seq = np.asarray(table.column("seq").combine_chunks(), dtype=np.int64)
-    if seq.size and (seq.min() < 0 or seq.max() > _MOST_SEQ):
-        worst = int(np.flatnonzero((seq < 0) | (seq > _MOST_SEQ))[0])
+    if seq.size and (seq.min() < 0 or seq.max() > MOST_SEQ):
+        worst = int(np.flatnonzero((seq < 0) | (seq > MOST_SEQ))[0])
         raise TraceError(f"{trace.path}: row {worst + 1}: seq {seq[worst]} is out of range")
     off, order = _order(node, seq, len(nodes), nodes, trace.path)
     kind_names, kind_codes = coded(table.column("kind"))
@@ -138,18 +143,37 @@ def _order(node: Ints, seq: Offsets, count: int, nodes: list[str], path: str) ->
     return off, order
 
 
+class SeqHole(NamedTuple):
+    """A node whose history lacks rows: how many, and the first of them."""
+
+    node: str
+    lacks: int
+    first: int
+
+
 def _holes(seq: Offsets, off: Offsets, nodes: list[str]) -> str:
     """Which nodes' histories lack rows, in words."""
+    return holes_in_words(*holes_in(seq, off, nodes))
+
+
+def holes_in(seq: Offsets, off: Offsets, nodes: list[str]) -> tuple[list[SeqHole], int]:
+    """The first few nodes whose histories lack rows, and how many there are."""
     counts = np.diff(off)
     ends = np.zeros(counts.size, np.int64)
     ends[counts > 0] = seq[off[1:][counts > 0] - 1] + 1
     lacking = np.flatnonzero(ends > counts)
-    if not lacking.size:
-        return ""
-    parts = []
+    found = []
     for n in lacking[:_HOLES_NAMED]:
         mine = seq[off[n] : off[n + 1]]
         first = int(np.flatnonzero(mine != np.arange(mine.size))[0])
-        parts.append(f"node {nodes[n]} lacks {ends[n] - counts[n]} (the first is seq {first})")
-    more = f" and {lacking.size - _HOLES_NAMED} more nodes" if lacking.size > _HOLES_NAMED else ""
+        found.append(SeqHole(nodes[n], int(ends[n] - counts[n]), first))
+    return found, int(lacking.size)
+
+
+def holes_in_words(holes: list[SeqHole], count: int) -> str:
+    """What a run says of the rows that it lacks; nothing if it lacks none."""
+    if not holes:
+        return ""
+    parts = [f"node {hole.node} lacks {hole.lacks} (the first is seq {hole.first})" for hole in holes[:_HOLES_NAMED]]
+    more = f" and {count - _HOLES_NAMED} more nodes" if count > _HOLES_NAMED else ""
     return f"the trace has holes: {', '.join(parts)}{more}"

@@ -16,7 +16,7 @@ from ordercast.verify.departed import overtaken
 from ordercast.verify.kernels import acyclic, causal, fifo, prefix, real_time
 from ordercast.verify.kernels.jit import NEVER
 from ordercast.verify.keys import hot_keys, judge_keys
-from ordercast.verify.verdict import ABOUT_TOTALS
+from ordercast.verify.verdict import ABOUT_TOTALS, ONE_ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,9 @@ SPARE = 4
 _OVERTAKEN = {"fifo": 2, "causal": 2, "optimistic-causal": 2, "real-time": 2}
 """Where in a finding it says what was overtaken; in those of other checks that is the message itself."""
 
-_PER_MESSAGE = {"agreement", "fifo", "causal", "optimistic-causal", "total", "prefix", "acyclic", *ABOUT_TOTALS}
+_PER_MESSAGE = {
+    "agreement", "fifo", "causal", "optimistic-causal", "total", "prefix", "acyclic", *ABOUT_TOTALS, ONE_ORDER,
+}  # fmt: skip
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -74,6 +76,7 @@ def plan(columns: Columns, *, block: int = BLOCK) -> list[Task]:
 def run_task(columns: Columns, task: Task, *, cap: int) -> Partial:
     """Do one task. Findings are kept if they can be among the first `cap` of the whole run, in the order of reports."""
     arrays = columns.arrays
+    found: list[Any]
     if task.check == "total":
         deliveries, found = judge_keys(arrays, task.first, task.last)
     elif task.check in ("causal", "optimistic-causal"):
@@ -82,7 +85,7 @@ def run_task(columns: Columns, task: Task, *, cap: int) -> Partial:
         deliveries, found = _fifo(arrays, task)
     else:
         deliveries, found = _WHOLE[task.check](columns)
-    return _partial(task.check, deliveries, found, cap)
+    return partial_of(task.check, deliveries, found, cap)
 
 
 def merge(partials: list[Partial], *, cap: int) -> dict[str, Partial]:
@@ -104,7 +107,8 @@ def merge(partials: list[Partial], *, cap: int) -> dict[str, Partial]:
 def queues_of(arrays: Arrays, check: str) -> tuple[Ints, Offsets, Offsets, Ints]:
     """Per receiver: what it delivered of the messages held to `check`, and what of them it missed."""
     held = arrays.held(check) != 0
-    chosen = (arrays.ev >= 0) & held[np.maximum(arrays.ev, 0)] if arrays.messages else np.zeros(0, bool)
+    log = _in_order(arrays) if check == ONE_ORDER else arrays.ev
+    chosen = (log >= 0) & held[np.maximum(log, 0)] if arrays.messages else np.zeros(0, bool)
     missed = held[arrays.missed] & (arrays.due == NEVER)
     return arrays.ev[chosen], _kept(chosen, arrays.off), _kept(missed, arrays.missed_off), arrays.missed[missed]
 
@@ -120,7 +124,8 @@ def _blocks(check: str, size: int, block: int) -> list[Task]:
 
 
 def _same_question(arrays: Arrays) -> bool:
-    return bool((arrays.held("causal") == arrays.held("optimistic-causal")).all()) and not arrays.missed.size
+    same = bool((arrays.held("causal") == arrays.held("optimistic-causal")).all())
+    return same and not arrays.missed.size and not arrays.unordered.size
 
 
 def spread(check: str, found: list[Any], cap: int, *, partly: bool = False) -> list[int]:
@@ -155,8 +160,8 @@ def _nth(*columns: Any) -> tuple[Any, Any]:
     return np.arange(new.size) - begins[np.cumsum(new) - 1], begins
 
 
-def _partial(check: str, deliveries: int, found: list[Ints], cap: int) -> Partial:
-    """`found` are parallel columns; message and receiver first."""
+def partial_of(check: str, deliveries: int, found: list[Any], cap: int) -> Partial:
+    """The findings that can be told, of all. `found` are parallel columns; message and receiver first."""
     chosen = spread(check, found, cap * SPARE, partly=check == "total")
     findings = [tuple(int(column[i]) for column in found) for i in chosen]
     return Partial(check, int(deliveries), int(found[0].size), findings)
@@ -168,7 +173,7 @@ def _causal(columns: Columns, task: Task, cap: int) -> Partial:
     start, column, position, deliveries = causal.positions(
         task.first,
         task.last,
-        arrays.ev,
+        _in_order(arrays) if task.check == "optimistic-causal" else arrays.ev,
         arrays.off,
         *arrays.owed(),
         arrays.held(task.check),
@@ -186,8 +191,13 @@ def _causal(columns: Columns, task: Task, cap: int) -> Partial:
         columns.about.live_rows,
         cap * SPARE,
     )
-    named = _partial(task.check, deliveries, [messages // rows, receivers + task.first, latest], cap)
+    named = partial_of(task.check, deliveries, [messages // rows, receivers + task.first, latest], cap)
     return msgspec.structs.replace(named, violations=int(count))
+
+
+def _in_order(arrays: Arrays) -> Ints:
+    """The logs, without deliveries at nodes that said that they keep no order."""
+    return np.where(arrays.unordered != 0, np.int32(-1), arrays.ev) if arrays.unordered.size else arrays.ev
 
 
 def _fifo(arrays: Arrays, task: Task) -> tuple[int, list[Ints]]:
@@ -205,7 +215,7 @@ def _fifo(arrays: Arrays, task: Task) -> tuple[int, list[Ints]]:
     return deliveries, found
 
 
-def _integrity(columns: Columns) -> tuple[int, list[Ints]]:
+def _integrity(columns: Columns) -> tuple[int, list[Any]]:
     odd = columns.arrays.odd
     deliveries = int((columns.arrays.ev >= 0).sum()) + int((odd[:, 0] == INVENTED).sum())
     return deliveries, [odd[:, 1], odd[:, 2], odd[:, 3], odd[:, 0]]
@@ -214,15 +224,18 @@ def _integrity(columns: Columns) -> tuple[int, list[Ints]]:
 def _agreement(columns: Columns) -> tuple[int, list[Ints]]:
     """Owed and undelivered, if the publisher is up at the end or anybody, also one that died later, delivered it.
 
-    Of a receiver that is gone by the end, only what it let be overtaken before it went.
+    Where agreement is not uniform, one that died or left later counts for nothing. Of a receiver that is gone by the
+    end, only what it let be overtaken before it went.
     """
     arrays = columns.arrays
     delivered = arrays.ev[arrays.ev >= 0]
-    copies = np.bincount(delivered, minlength=arrays.messages)
+    present = arrays.alive != 0
+    if not columns.about.uniform:
+        present[columns.about.left] = False
     held = arrays.held("agreement") != 0
     owed = arrays.missed
     receiver = np.repeat(np.arange(arrays.receivers), np.diff(arrays.missed_off)).astype(np.int32)
-    broken = held[owed] & ((copies[owed] > 0) | (arrays.alive[arrays.pub[owed]] != 0))
+    broken = held[owed] & ((arrays.copied[owed] != 0) | present[arrays.pub[owed]])
     gone = np.flatnonzero(broken & (arrays.asked == 0))
     broken[gone] = overtaken(arrays, receiver[gone], gone, by_key=columns.about.order_scope == "key")
     return int(held[delivered].sum()), [owed[broken], receiver[broken]]
@@ -249,8 +262,16 @@ def queues_by_topic(arrays: Arrays, check: str) -> tuple[Ints, Offsets, Ints]:
 
 
 def _total_topic(columns: Columns) -> tuple[int, list[Ints]]:
+    return _by_topic(columns, "total-topic")
+
+
+def _one_order(columns: Columns) -> tuple[int, list[Ints]]:
+    return _by_topic(columns, ONE_ORDER)
+
+
+def _by_topic(columns: Columns, check: str) -> tuple[int, list[Ints]]:
     """Per topic, one order that the delivery orders of all receivers fit into; as for `acyclic`, what has no place."""
-    queue, queue_off, _ = queues_by_topic(columns.arrays, "total-topic")
+    queue, queue_off, _ = queues_by_topic(columns.arrays, check)
     rank = acyclic.ranks(queue, queue_off, columns.arrays.messages, np.zeros_like(queue_off), np.empty(0, np.int32))
     if acyclic.rises(queue, queue_off, rank):
         return queue.size, [np.empty(0, np.int32)] * 2
@@ -306,7 +327,7 @@ def _genuine(columns: Columns) -> tuple[int, list[Ints]]:
     return deliveries, [outsiders[:, 0], outsiders[:, 1], outsiders[:, 2]]
 
 
-_WHOLE: dict[str, Callable[[Columns], tuple[int, list[Ints]]]] = {
+_WHOLE: dict[str, Callable[[Columns], tuple[int, list[Any]]]] = {
     "integrity": _integrity,
     "agreement": _agreement,
     "prefix": _prefix,
@@ -315,4 +336,5 @@ _WHOLE: dict[str, Callable[[Columns], tuple[int, list[Ints]]]] = {
     "genuine": _genuine,
     "total-topic": _total_topic,
     "real-time": _real_time,
+    ONE_ORDER: _one_order,
 }

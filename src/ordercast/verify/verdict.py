@@ -17,10 +17,13 @@ CHECKS: tuple[str, ...] = (
     "genuine",
     "total-topic",
     "real-time",
+    "one-order",
 )
 ABOUT_TOTALS: tuple[str, ...] = ("total-topic", "real-time")
 """Checks on the total messages of a topic, whatever their keys."""
-ON_CLAIM: tuple[str, ...] = ("genuine", *ABOUT_TOTALS)
+ONE_ORDER = "one-order"
+"""The check on all messages of a topic: whoever skips some has the others in the same order as everybody."""
+ON_CLAIM: tuple[str, ...] = ("genuine", *ABOUT_TOTALS, ONE_ORDER)
 """Checks that no guarantee implies: for runs that claim them and callers that ask."""
 
 PASS = "pass"  # noqa: S105 - a verdict, not a password
@@ -33,8 +36,23 @@ ASSUMED = "assumed"
 
 OWED, MADE, MISSING, EXCUSED = "owed", "made", "missing", "excused"
 """Facts: deliveries that receivers owed; which they made, which are missing, which nobody can ask for any more."""
+UNORDERED = "unordered"
+"""The fact that says how many deliveries were left out of the optimistic order, where the trace says so."""
+
+LOCAL, DISTRIBUTED = "local", "distributed"
 
 HELD, VIOLATED, UNDECIDED = 0, 1, 4
+
+
+class WitnessEvent(msgspec.Struct, frozen=True):
+    """A step of a story: a node published or delivered a message, at that place of its own history."""
+
+    node: str
+    kind: str
+    """`publish` or `deliver`."""
+    message: str
+    seq: int | None
+    """None: it never did, and had to."""
 
 
 class Witness(msgspec.Struct):
@@ -44,6 +62,10 @@ class Witness(msgspec.Struct):
     node: str
     messages: list[str]
     story: list[str]
+    events: list[WitnessEvent] = []
+    """What the story tells of, and when its messages were published: enough to draw it."""
+    wrong: str = ""
+    """The message of which the delivery at `node`, or its absence, is what must not be."""
 
 
 class CheckResult(msgspec.Struct):
@@ -72,6 +94,8 @@ class Verdict(msgspec.Struct):
     reason: str = ""
     """Why nothing could be judged, if so."""
     order_scope: str = "session"
+    engine: str = LOCAL
+    """Which engine judged: `local`, where one process has the whole run, or `distributed`."""
 
     def exit_code(self) -> int:
         """1 if a check failed, 4 if a claimed one is unknown or nothing could be judged, else 0."""

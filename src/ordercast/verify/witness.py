@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.jit import NEVER
 from ordercast.verify.keys import hot_keys
 from ordercast.verify.tasks import queues_by_topic, queues_of
-from ordercast.verify.verdict import Witness
+from ordercast.verify.verdict import ONE_ORDER, Witness, WitnessEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,15 +25,21 @@ _STARTS = 1000
 """Messages from which a shortest cycle is sought; with more of them stuck, a short one is found long before."""
 
 
-def witnesses(columns: Columns, check: str, findings: list[tuple[int, ...]]) -> list[Witness]:
-    """The findings of one check as stories."""
-    teller = _Teller(columns)
+Cycle = tuple[list[int], list[int]]
+"""Messages, and for each the receiver that delivered it before the next one."""
+
+
+def witnesses(
+    columns: Columns, check: str, findings: list[tuple[int, ...]], cycles: dict[int, Cycle] | None = None
+) -> list[Witness]:
+    """The findings of one check as stories. `cycles` are those of keys, where they are known already."""
+    teller = _Teller(columns, cycles or {})
     if not findings:
         return []
     if check == "acyclic":  # Its findings are the messages that no order can place; one cycle explains them.
-        return [teller.cycle(check, *queues_of(columns.arrays, check)[:2])]
-    if check == "total-topic":
-        return [teller.cycle(check, *queues_by_topic(columns.arrays, check))]
+        return [teller.with_events(teller.cycle, (check, *queues_of(columns.arrays, check)[:2]))]
+    if check in ("total-topic", ONE_ORDER):
+        return [teller.with_events(teller.cycle, (check, *queues_by_topic(columns.arrays, check)))]
     tell: dict[str, Callable[..., Witness]] = {
         "integrity": teller.integrity,
         "agreement": teller.agreement,
@@ -46,15 +52,32 @@ def witnesses(columns: Columns, check: str, findings: list[tuple[int, ...]]) -> 
         "genuine": teller.genuine,
         "real-time": teller.real_time,
     }
-    return [tell[check](*finding) for finding in findings]
+    return [teller.with_events(tell[check], finding) for finding in findings]
 
 
 class _Teller:
     """Turns the numbers of one run into names and sentences."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, cycles: dict[int, Cycle]) -> None:
         self.columns = columns
+        self.cycles = cycles
         self.arrays = columns.arrays
+        self._told: dict[WitnessEvent, None] = {}
+
+    def with_events(self, tell: Callable[..., Witness], finding: tuple[Any, ...]) -> Witness:
+        """The story of a finding, and beside it what it tells of as events."""
+        self._told = {}
+        witness = tell(*finding)
+        witness.events = list(self._told)
+        witness.wrong = witness.wrong or (witness.messages[0] if witness.messages else "")
+        return witness
+
+    def _note(self, kind: str, node: str, m: int, seq: int | None) -> None:
+        self._told[WitnessEvent(node, kind, self.message(m), seq)] = None
+
+    def _note_publication(self, m: int) -> None:
+        if m < self.arrays.pub.size and self.arrays.pub[m] >= 0:  # Nobody published what was invented.
+            self._note("publish", self.node(int(self.arrays.pub[m])), m, int(self.arrays.pub_seq[m]))
 
     def message(self, m: int) -> str:
         return str(self.columns.names.messages[m].as_py())
@@ -66,9 +89,13 @@ class _Teller:
         """Place in the node's own history where it delivered m, if it did."""
         begin, end = self.arrays.off[receiver : receiver + 2]
         found = np.flatnonzero(self.arrays.ev[begin:end] == m)
-        return int(self.arrays.seq[begin + found[0]]) if found.size else None
+        at = int(self.arrays.seq[begin + found[0]]) if found.size else None
+        self._note("deliver", self.node(receiver), m, at)
+        self._note_publication(m)
+        return at
 
     def published(self, m: int) -> str:
+        self._note_publication(m)
         return f"{self.node(int(self.arrays.pub[m]))} published {self.message(m)} (seq {self.arrays.pub_seq[m]})"
 
     def delivery(self, receiver: int, m: int) -> str:
@@ -79,6 +106,8 @@ class _Teller:
     def integrity(self, m: int, receiver: int, seq: int, kind: int) -> Witness:
         node, name = self.node(receiver), self.message(m)
         did = f"{node} delivered {name} (seq {seq})"
+        if kind != REPUBLISHED:
+            self._note("deliver", node, m, seq)
         if kind == INVENTED:
             story = [f"{did}, which nobody published"]
         elif kind == REPUBLISHED:
@@ -105,6 +134,7 @@ class _Teller:
         if others.size:
             other = int(np.searchsorted(self.arrays.off, others[0], side="right")) - 1
             story.append(f"{self.node(other)} {self.delivery(other, m)}")
+        self._note("deliver", node, m, None)
         begin, end = self.arrays.missed_off[receiver : receiver + 2]
         entry = begin + int(np.flatnonzero(self.arrays.missed[begin:end] == m)[0])
         if self.arrays.asked[entry]:
@@ -116,6 +146,7 @@ class _Teller:
 
     def fifo(self, m: int, receiver: int, skipped: int) -> Witness:
         node = self.node(receiver)
+        self._note_publication(m)
         story = [
             f"{self.published(skipped)} and then {self.message(m)} (seq {self.arrays.pub_seq[m]})",
             f"{node} {self.delivery(receiver, m)} but {self._late(receiver, skipped)}",
@@ -166,6 +197,7 @@ class _Teller:
     def _arrow(self, earlier: int, later: int) -> str:
         """Why `earlier` happened before `later`: its publisher had published or delivered it."""
         publisher = int(self.arrays.pub[later])
+        self._note_publication(later)
         then = f"and then published {self.message(later)} (seq {self.arrays.pub_seq[later]})"
         if self.arrays.pub[earlier] == publisher and self._share_a_line(earlier, later):
             return f"{self.published(earlier)} {then}"
@@ -176,6 +208,8 @@ class _Teller:
         return bool(np.isin(of[off[earlier] : off[earlier + 1]], of[off[later] : off[later + 1]]).any())
 
     def total(self, m: int, receiver: int, key: int, kind: int, sync: int, other: int) -> Witness:
+        if kind == total.CYCLE and key in self.cycles:
+            return self.around("total", *self.cycles[key])
         if kind == total.CYCLE:
             return self.cycle("total", *self._queues_of_key(key))
         node, name, point = self.node(receiver), self.message(m), self.message(sync)
@@ -202,26 +236,18 @@ class _Teller:
 
     def cycle(self, check: str, queue: Ints, queue_off: Offsets, owners: Ints | None = None) -> Witness:
         """The cycle with the fewest queues; `owners` are their receivers, if it is not one each."""
-        no_debts = np.zeros_like(queue_off), np.empty(0, np.int32)
-        rank = acyclic.ranks(queue, queue_off, self.arrays.messages, *no_debts)
-        index = acyclic.occurrences(queue, queue_off, self.arrays.messages)
-        best: tuple[Ints, Ints] | None = None
-        for origin in np.flatnonzero(rank < 0)[:_STARTS]:
-            limit = best[0].size if best is not None else queue.size + 1
-            messages, receivers = acyclic.shortest_cycle(queue, queue_off, *index, int(origin), limit)
-            if messages.size:
-                best = messages, receivers
-            if best is not None and best[0].size <= 2:
-                break
-        assert best is not None, "a stuck message without a cycle"
-        messages, receivers = best[0], best[1] if owners is None else owners[best[1]]
+        messages, queues = fewest_in_a_cycle(queue, queue_off, self.arrays.messages)
+        return self.around(check, messages, queues if owners is None else owners[queues].tolist())
+
+    def around(self, check: str, messages: list[int], receivers: list[int]) -> Witness:
+        """The story of a cycle."""
         story = []
         for i, receiver in enumerate(receivers):
-            a, b = int(messages[i]), int(messages[(i + 1) % messages.size])
-            first, second = self.delivered_at(int(receiver), a), self.delivered_at(int(receiver), b)
-            node = self.node(int(receiver))
+            a, b = messages[i], messages[(i + 1) % len(messages)]
+            first, second = self.delivered_at(receiver, a), self.delivered_at(receiver, b)
+            node = self.node(receiver)
             story.append(f"{node} delivered {self.message(a)} (seq {first}) before {self.message(b)} (seq {second})")
-        return Witness(check, self.node(int(receivers[0])), [self.message(int(m)) for m in messages], story)
+        return Witness(check, self.node(receivers[0]), [self.message(m) for m in messages], story)
 
     def prefix(self, m: int, receiver: int, other: int, against: int) -> Witness:
         node = self.node(receiver)
@@ -230,7 +256,7 @@ class _Teller:
             f"{self.node(other)} {self.delivery(other, m)} but {self._not_before(other, against)}",
             "both were addressed by both messages",
         ]
-        return Witness("prefix", node, [self.message(against), self.message(m)], story)
+        return Witness("prefix", node, [self.message(against), self.message(m)], story, wrong=self.message(m))
 
     def _not_before(self, receiver: int, m: int) -> str:
         at = self.delivered_at(receiver, m)
@@ -257,3 +283,20 @@ class _Teller:
         name = str(self.columns.names.nodes[node].as_py())
         handled = f"{name} handled {self.message(m)} (seq {seq}), which was not for it"
         return Witness("genuine", name, [self.message(m)], [self.published(m), handled])
+
+
+def fewest_in_a_cycle(queue: Ints, queue_off: Offsets, messages: int) -> Cycle:
+    """Of queues that fit into no one order: a cycle through the fewest of them, as messages and queues."""
+    no_debts = np.zeros_like(queue_off), np.empty(0, np.int32)
+    rank = acyclic.ranks(queue, queue_off, messages, *no_debts)
+    index = acyclic.occurrences(queue, queue_off, messages)
+    best: tuple[Ints, Ints] | None = None
+    for origin in np.flatnonzero(rank < 0)[:_STARTS]:
+        limit = best[0].size if best is not None else queue.size + 1
+        found, queues = acyclic.shortest_cycle(queue, queue_off, *index, int(origin), limit)
+        if found.size:
+            best = found, queues
+        if best is not None and best[0].size <= 2:
+            break
+    assert best is not None, "a stuck message without a cycle"
+    return best[0].tolist(), best[1].tolist()

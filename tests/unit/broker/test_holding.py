@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from ordercast.broker.topics.holding import Queues
 from ordercast.core.ids import Origin
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.client_packets import Entries
@@ -87,10 +88,45 @@ def test_the_index_admits_what_a_look_at_everything_would(scope: str, seed: int)
             tree.carry(origin, "b1")
         held = {(entry.origin, entry.number) for queue in plain.held.values() for entry in queue}
         assert {(origin, number) for origin, queue in node.hold.of.items() for number in queue} == held
-        assert sorted(node.pend) == sorted((entry.origin, entry.number) for entry in plain.pending)
+        assert sorted(node.pending.entries) == sorted((entry.origin, entry.number) for entry in plain.pending)
 
     up = [packet for _, packet in tree.queues["b1", "b0"] if isinstance(packet, Entries | Prepare)]
     assert [(entry.origin, entry.number) for packet in up for entry in packet.entries] == plain.admitted
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_queues_know_the_first_whoever_leaves_out_of_turn_or_comes_back(seed: int, *, by_key: bool) -> None:
+    """Against a look at all that are there."""
+    dice = random.Random(f"{by_key} {seed}")
+    queues, there = Queues(by_key=by_key), list[Publication]()
+    everybody = [
+        Publication(Origin(origin), number, T, b"", keys=tuple(dice.sample("abc", dice.choice((1, 2)))))
+        for origin in "xy"
+        for number in range(1, 8)
+    ]
+
+    def is_first(entry: Publication, key: str) -> bool:
+        rivals = [one for one in there if one.origin == entry.origin and (not by_key or key in one.keys)]
+        return min(one.number for one in rivals) == entry.number
+
+    for _ in range(150):
+        entry = dice.choice(everybody)
+        if entry not in there:
+            queues.add(entry)
+            there.append(entry)
+        else:
+            was_first = [key for key in entry.keys if is_first(entry, key)]
+            there.remove(entry)
+            left = [one for one in there if one.origin == entry.origin]
+            lines = [[one.number for one in left if not by_key or key in one.keys] for key in was_first]
+            following = {(entry.origin, min(line)) for line in lines if line}
+            assert set(queues.remove(entry)) == following
+        same = Queues(by_key=by_key)
+        for one in there:
+            assert queues.first(one) == all(is_first(one, key) for key in one.keys)
+            same.add(one)
+        assert queues == same
 
 
 def test_a_publication_that_came_another_way_sets_free_what_stood_behind_it() -> None:
@@ -103,7 +139,7 @@ def test_a_publication_that_came_another_way_sets_free_what_stood_behind_it() ->
     tree.carry("y", "b0")
     tree.carry("b0", "b1")
     node = tree.brokers["b1"].nodes[T]
-    assert "a" in node.locks
+    assert "a" in node.pending.locks
     entries = [
         Publication(Origin("x"), i + 1, T, b"", Guarantee.CAUSAL, keys) for i, keys in enumerate(("a", "ab", "b"))
     ]
@@ -126,7 +162,7 @@ def test_no_number_of_pending_totals_makes_a_packet_too_large() -> None:
     node = tree.brokers["b1"].nodes[T]
     node.up_live = False  # Nothing is reported before all are pending.
     tree.carry("x", "b1")
-    assert len(node.pend) == 5000
+    assert len(node.pending.entries) == 5000
     node.up_live = True
     tree.brokers["b1"].touch(node)
     node.recheck_all = True

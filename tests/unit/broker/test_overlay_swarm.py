@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ordercast.broker.tree.election import Election
-from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.lease import RootLease
 from ordercast.broker.tree.parenting import Parenting
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
@@ -93,7 +93,9 @@ def test_without_waiting_for_the_old_lease_two_roots_decide(monkeypatch: pytest.
         assert any(lab.overlay(node).decides for node in ("b1", "b3", "b4"))
 
     part()
-    elected = Lease.elected
-    monkeypatch.setattr(Lease, "elected", lambda lease, at, **_: elected(lease, at, somebody_before=False, helped_ns=0))
+    elected = RootLease.elected
+    monkeypatch.setattr(
+        RootLease, "elected", lambda lease, at, **_: elected(lease, at, somebody_before=False, helped_ns=0)
+    )
     with pytest.raises(AssertionError, match="two deciding roots"):
         part()

@@ -40,6 +40,21 @@ def test_who_counts_is_the_same_whether_it_was_asked_for_before_or_not(story: li
     assert asked.fences() == silent.fences()
 
 
+@given(steps)
+def test_all_changes_together_are_the_roster(story: list[tuple[str, tuple]]) -> None:  # type: ignore[type-arg]
+    book, told = RosterBook(), {}
+    for deed, what in story:
+        if deed == "join":
+            book.join(*what)
+        elif deed != "prune":
+            book.merge({}, departure(*what) if deed == "depart" else fence(what[1]))
+        else:
+            book.prune(what * 100, 60)
+        told.update(book.changes())
+        assert {topic: members for topic, members in told.items() if members} == book.roster()
+    assert book.changes() == {}
+
+
 def test_departures_are_forgotten_after_a_while_and_with_them_the_memberships() -> None:
     book = RosterBook()
     for n in range(1000):

@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import Topic
-from ordercast.pubsub.client_packets import FENCED, Denied, Flow, Live, StableReport
+from ordercast.pubsub.client_packets import FENCED, Denied, Flow, Live, StableReport, Watch
 from ordercast.pubsub.publications import Publication
 from tests.support.topics_tree import Somebody, T, Tree
 
@@ -34,6 +34,17 @@ def test_publishers_pause_when_a_topic_holds_too_many_bytes_and_go_on_when_it_do
     tree.pass_time(500)
     assert x.of(Flow)[-1] == Flow(T, open=True)
     assert tree.brokers["b0"].totals()["bytes"] == 0
+
+
+def test_publishers_go_on_only_when_half_of_the_room_is_free() -> None:
+    tree = Tree({}, buffer_soft_bytes=5000)
+    x = tree.member("x", "b0")
+    pour(x, 4)
+    for taken, told in ((1, [False]), (2, [False]), (3, [False, True])):
+        x.say(StableReport(T, {x.origin: taken}))
+        tree.run()
+        tree.pass_time(500)
+        assert [flow.open for flow in x.of(Flow)] == told
 
 
 def test_what_is_held_for_a_locked_key_weighs_too() -> None:
@@ -73,6 +84,8 @@ def test_when_all_topics_hold_too_much_the_heaviest_pause_until_they_do_not() ->
     light.append([Publication(x.origin, 1, light.topic, b"")])
     tree.brokers["b0"].touch(light)
     pour(x, 6)
+    tree.brokers["b0"].touch(light)
+    tree.brokers["b0"].turn_end()
     assert x.of(Flow) == [Flow(T, open=False)]
     assert light.flow_open
     assert tree.wires("b0").counts["paused_by_memory_soft_bytes"] == 1
@@ -80,6 +93,32 @@ def test_when_all_topics_hold_too_much_the_heaviest_pause_until_they_do_not() ->
     tree.run()
     tree.pass_time(500)
     assert x.of(Flow)[-1] == Flow(T, open=True)
+
+
+def test_a_topic_that_paused_because_of_another_goes_on_when_that_one_is_empty() -> None:
+    """Nothing happens on the topic itself then."""
+    tree = Tree({}, memory_soft_bytes=6000)
+    x = tree.member("x", "b0")
+    other = tree.brokers["b0"].channels.node(Topic("other"))
+    for number in range(1, 5):
+        other.have.add(x.origin, number)
+    other.append([Publication(x.origin, number, other.topic, LARGE) for number in range(1, 5)])
+    tree.brokers["b0"].touch(other)
+    pour(x, 3)
+    assert x.of(Flow) == [Flow(T, open=False)]
+    other.clear()
+    tree.brokers["b0"].touch(other)
+    tree.brokers["b0"].turn_end()
+    tree.run()
+    assert x.of(Flow)[-1] == Flow(T, open=True)
+
+
+def test_a_publisher_that_goes_on_although_all_topics_hold_too_much_is_cut_off() -> None:
+    tree = Tree({}, memory_soft_bytes=2000)
+    x = tree.member("x", "b0")
+    with pytest.raises(PeerError, match=r"4 times 2000 may be \(memory_soft_bytes"):
+        pour(x, 8)
+    assert tree.brokers["b0"].totals()["log"] == 7
 
 
 def test_a_member_that_takes_nothing_for_long_is_fenced_and_the_others_go_on() -> None:
@@ -101,6 +140,21 @@ def test_a_member_that_takes_nothing_for_long_is_fenced_and_the_others_go_on() -
     assert y.of(Denied) == x.of(Denied) == []
 
 
+def test_a_follower_that_publishes_and_never_receives_is_fenced_like_one_that_takes_nothing() -> None:
+    """Everybody waits for it to receive what its filter takes in (BRK-W1)."""
+    tree = Tree({}, buffer_soft_bytes=5000, slow_member_ms=1000.0)
+    w = tree.client("w", "b0")
+    w.say(Watch("*"))
+    tree.run()
+    w.subscribe(receives=False)
+    x = tree.member("x", "b0")
+    pour(x, 5)
+    x.report()
+    tree.pass_time(3000)
+    assert Denied(T, FENCED) in w.of(Denied)
+    assert x.of(Flow)[-1] == Flow(T, open=True)
+
+
 def test_a_slow_member_that_gets_on_is_waited_for() -> None:
     tree = Tree({}, buffer_soft_bytes=50_000, slow_member_ms=2000.0)
     x, slow = tree.member("x", "b0", receives=False), tree.member("slow", "b0")
@@ -112,6 +166,29 @@ def test_a_slow_member_that_gets_on_is_waited_for() -> None:
     assert slow.of(Denied) == []
     tree.pass_time(5000)
     assert slow.of(Denied) == [Denied(T, FENCED)]
+
+
+def test_to_say_less_than_before_is_not_to_get_on() -> None:
+    tree = Tree({}, buffer_soft_bytes=50_000, slow_member_ms=2000.0)
+    x, slow = tree.member("x", "b0", receives=False), tree.member("slow", "b0")
+    pour(x, 50)
+    for turn in range(4):
+        slow.say(StableReport(T, {x.origin: 5 - turn}))
+        tree.run()
+        tree.pass_time(1500)
+    assert slow.of(Denied) == [Denied(T, FENCED)]
+
+
+def test_a_member_that_lacks_a_little_of_a_topic_with_room_is_left_alone() -> None:
+    """Its topic was crowded once, and it has taken nothing since then."""
+    tree = Tree({}, buffer_soft_bytes=5000, slow_member_ms=1000.0)
+    x, slow = tree.member("x", "b0", receives=False), tree.member("slow", "b0")
+    pour(x, 4)
+    slow.say(StableReport(T, {x.origin: 3}))
+    tree.run()
+    tree.pass_time(10_000)
+    assert tree.log_of("b0") == ["x4"]
+    assert slow.of(Denied) == []
 
 
 def test_a_member_may_hold_its_topic_up_for_good_where_that_is_wanted() -> None:

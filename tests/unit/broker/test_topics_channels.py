@@ -9,7 +9,7 @@ from ordercast.broker.topics.topic import TopicNode
 from ordercast.core.errors import InvariantError
 from ordercast.core.ids import Origin
 from ordercast.core.messages import Guarantee
-from ordercast.pubsub.client_packets import Entries, Unsubscribe
+from ordercast.pubsub.client_packets import Entries, Resume, Subscribe, TopicState, Unsubscribe
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.topic_packets import TopicBuffer, TopicClose, TopicClosed, TopicReset
 from tests.support.topics_tree import T, Tree
@@ -141,6 +141,59 @@ def test_a_stale_log_is_no_reference_for_a_client_that_waits_there() -> None:
 
     assert j.delivered == x.delivered
     assert sorted(x.delivered) == ["d1", "x1"]
+
+
+def test_a_history_that_was_cut_for_a_log_that_is_gone_is_asked_for_again() -> None:
+    """The client leaves out what is stable at its edge: a log that the edge has begun since must not take the rest."""
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", absent_member="wait")
+    x, y = tree.member("x", "b0"), tree.member("y", "b1")
+    y.publish("k")
+    tree.run()
+    x.report()
+    y.report()
+    tree.pass_time(1000)
+    y.publish("k")
+    tree.run()
+    assert tree.log_of("b1") == ["y2"]
+    tree.crash("b0")
+    tree.move("x", "b1")
+    x.subscribe()
+    tree.carry("x", "b1")
+    tree.carry("b1", "x")  # It answers with what is not stable there; meanwhile the last member goes.
+    tree.hang_up("y", gone=False)
+    tree.run()
+    assert tree.log_of("b1") == ["y1", "y2"]
+    tree.crown("b1", 2)
+    tree.attach("b2", "b1")
+    tree.move("y", "b1")
+    y.subscribe()
+    tree.run()
+
+    assert tree.member("late", "b1").delivered == ["y1", "y2"]
+
+
+def test_a_piece_of_a_history_that_comes_after_a_reset_waits_for_the_pieces_before_it() -> None:
+    tree = Tree({"b1": "b0"}, partitions="primary", absent_member="wait")
+    x, y = tree.member("x", "b0"), tree.member("y", "b1")
+    for _ in range(2):
+        y.publish("k")
+    tree.run()
+    tree.crash("b0")
+    tree.move("x", "b1")
+    tree.freeze("b1", "x")
+    x.say(Subscribe(T))
+    tree.run()
+    state = tree.sent(TopicState, "b1")[-1]
+    for entry in x.history:
+        x.say(Resume(T, x.attach_no, x.have.summary(), {}, (entry,), life=state.life))
+    tree.carry("x", "b1", 1)
+    tree.hang_up("y", gone=False)
+    tree.carry("x", "b1", 1)
+    assert tree.log_of("b1") == []
+    tree.thaw("b1", "x")
+    tree.run()
+
+    assert tree.log_of("b1") == ["y1", "y2"]
 
 
 def test_a_reset_reaches_the_children() -> None:
@@ -293,7 +346,7 @@ def test_an_entry_that_leaves_the_log_above_the_base_is_noticed() -> None:
     tree.member("x", "b0").publish("k")
     tree.run()
     node = tree.brokers["b0"].nodes[T]
-    node.log.clear()
+    node.log.entries.clear()
     node.version += 1
     with pytest.raises(InvariantError, match="received"):
         tree.brokers["b0"].check_invariants()

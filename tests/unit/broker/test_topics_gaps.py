@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter
 from ordercast.broker.topics.gaps import Gaps
@@ -74,7 +76,7 @@ def test_a_gap_stays_while_a_member_is_away_that_may_have_the_number() -> None:
     tree = Tree({"b1": "b0", "b2": "b0"})
     y, z = with_a_gap(tree)
     settle(tree, y, z)
-    tree.hang_up("z", gone=False)
+    tree.crash("b2")  # What z got from it may be nowhere else.
     tree.brokers["b0"].authority._fence(Origin("w"))
     settle(tree, y)
     assert tree.brokers["b0"].book.fenced(Origin("w"))
@@ -82,7 +84,7 @@ def test_a_gap_stays_while_a_member_is_away_that_may_have_the_number() -> None:
     real = Publication(Origin("w"), 1, T, b"real", Guarantee.CAUSAL, ("a",))
     z.history.append(real)
     z.have.add(Origin("w"), 1)
-    tree.move("z", "b2")
+    tree.move("z", "b0")
     z.subscribe()
     settle(tree, y, z)
 
@@ -110,6 +112,47 @@ def test_a_gap_stays_while_orphans_are_published_and_a_late_one_finds_it_closed(
         settle(tree, y, z)
         assert (real in y.history, real in z.history) == (first, first)
         assert tree.log_of("b0") == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_where_partitions_are_possible_a_gap_stays_until_no_broker_can_bring_the_number(kept: bool) -> None:
+    """The broker that is away may have what was called safe: it brings it, or the round over all brokers shows it."""
+    real = Publication(Origin("w"), 1, T, b"real", Guarantee.CAUSAL, ("a",))
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", fold_ms=100, member_timeout_ms=1000)
+    y, z = with_a_gap(tree)
+    settle(tree, y, z)
+    tree.pass_time(25_000)
+    settle(tree, y, z)
+    assert tree.brokers["b0"].book.fenced(Origin("w"))
+    assert tree.log_of("b0") == tree.log_of("b2") == ["w2"]
+
+    tree.start("b1", life=1, saved=SavedBroker(entries={T: [real]} if kept else {}))
+    tree.attach("b1", "b0")
+    for _ in range(4):
+        settle(tree, y, z)
+    assert (real in y.history, real in z.history) == (kept, kept)
+    assert tree.wires("b0").counts["voids"] == (0 if kept else 1)
+    assert tree.log_of("b0") == tree.log_of("b2") == []
+
+
+def test_without_the_round_what_a_cut_off_broker_called_safe_would_be_lost() -> None:
+    class Hasty(Gaps):
+        def close(self, node: Any) -> None:
+            if self._closable(node):
+                self._fill(node, ())
+
+    class HastyTree(Tree):
+        topics_type = type("HastyTopics", (Topics,), {"gaps_type": Hasty})
+
+    real = Publication(Origin("w"), 1, T, b"real", Guarantee.CAUSAL, ("a",))
+    tree = HastyTree({"b1": "b0", "b2": "b0"}, partitions="primary", fold_ms=100, member_timeout_ms=1000)
+    y, z = with_a_gap(tree)
+    tree.pass_time(25_000)
+    settle(tree, y, z)
+    tree.start("b1", life=1, saved=SavedBroker(entries={T: [real]}))
+    tree.attach("b1", "b0")
+    settle(tree, y, z)
+    assert real not in y.history
 
 
 def test_a_fenced_session_has_nothing_held() -> None:

@@ -14,10 +14,7 @@ from ordercast.pubsub.client_packets import (
     Left,
     Live,
     Subscribe,
-    TopicsFound,
     Unsubscribe,
-    Unwatch,
-    Watch,
 )
 from ordercast.pubsub.topic_packets import Absent, AttachGranted, RosterSync
 from tests.support.topics_tree import T, Tree
@@ -169,7 +166,7 @@ def test_a_vanished_client_is_fenced_at_once_where_no_partitions_are() -> None:
 
 def test_where_partitions_are_possible_a_vanished_client_may_come_back_in_time() -> None:
     """BRK-M8, BRK-M10 with BRK-PC6: a cut connection is not a dead client."""
-    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", member_timeout_ms=5000.0)
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", absent_member="wait", member_timeout_ms=5000.0)
     x, y = tree.member("x", "b0"), tree.member("y", "b1")
     tree.hang_up("y", gone=True)
     tree.run()
@@ -193,7 +190,7 @@ def test_where_partitions_are_possible_a_vanished_client_may_come_back_in_time()
 
 def test_a_new_root_goes_on_counting_how_long_a_member_has_been_absent() -> None:
     """BRK-M10: otherwise every change of the root adds `member_timeout_ms` to the wait."""
-    tree = Tree({"b1": "b0", "b2": "b1"}, partitions="primary", member_timeout_ms=20_000.0)
+    tree = Tree({"b1": "b0", "b2": "b1"}, partitions="primary", absent_member="wait", member_timeout_ms=20_000.0)
     x = tree.member("x", "b2")
     tree.member("y", "b1")
     tree.hang_up("y", gone=True)
@@ -383,162 +380,6 @@ def test_a_connection_that_is_neither_client_nor_link_changes_nothing() -> None:
         tree.brokers["b0"].receive(999, Subscribe(T))
 
 
-def test_watchers_are_told_of_topics_that_are_there_and_that_come() -> None:
-    tree = Tree({"b1": "b0"})
-    tree.member("x", "b0")
-    w = tree.client("w", "b1", rights=Rights(subscribe=("t", "orders.>")))
-    w.say(Watch(">"))
-    tree.run()
-    assert w.of(TopicsFound) == [TopicsFound(">", (T,))]
-    for topic in ("orders.pt", "secret"):
-        tree.clients["x"].subscribe(Topic(topic))
-    tree.run()
-
-    assert w.of(TopicsFound)[1:] == [TopicsFound(">", (Topic("orders.pt"),))]
-    w.say(Unwatch(">"))
-    tree.run()
-    assert tree.clients["x"].of(Live)
-
-
-def test_a_watcher_does_not_miss_the_first_publication_of_a_new_topic() -> None:
-    """The first member is granted only after the watcher has asked to join: nothing is stable without it."""
-    tree = Tree({"b1": "b0", "b2": "b0"})
-    w = tree.client("w", "b2")
-    w.say(Watch("t"))
-    tree.run()
-    tree.freeze("b2", "w")
-    x = tree.client("x", "b1")
-    x.subscribe(receives=False)
-    tree.run()
-    assert not x.live
-    tree.thaw("b2", "w")
-    tree.carry("b2", "w")
-    w.subscribe()
-    tree.carry("w", "b2")
-    tree.carry("b2", "w")
-    tree.freeze("b0", "b2")
-    tree.run()
-    assert x.live
-    x.publish("k")
-    tree.pass_time(3000)
-    tree.thaw("b0", "b2")
-    tree.run()
-    tree.pass_time(1000)
-
-    assert w.delivered == ["x1"]
-
-
-def test_a_watcher_that_only_publishes_on_a_new_topic_has_not_asked_to_receive_it() -> None:
-    """To publish is not to have asked: what others say meanwhile would be stable without it."""
-    tree = Tree({"b1": "b0", "b2": "b0"})
-    w = tree.client("w", "b2")
-    w.say(Watch("t"))
-    tree.run()
-    w.subscribe(receives=False)
-    x = tree.client("x", "b1")
-    x.subscribe()
-    tree.run()
-    assert not x.live
-    w.subscribe()
-    tree.run()
-    assert x.live
-    x.publish("k")
-    tree.pass_time(1000)
-
-    assert w.delivered == ["x1"]
-
-
-def test_a_second_member_of_a_new_topic_is_not_granted_before_its_watchers_have_asked() -> None:
-    tree = Tree({"b1": "b0", "b2": "b0"})
-    w = tree.client("w", "b2")
-    w.say(Watch("t"))
-    tree.run()
-    x, y = tree.client("x", "b1"), tree.client("y", "b1")
-    x.subscribe(receives=False)
-    tree.run()
-    y.subscribe()
-    tree.run()
-    assert not y.live
-    w.subscribe()
-    tree.run()
-
-    assert y.live
-    assert x.live
-
-
-def test_a_watcher_that_never_answers_holds_a_topic_up_for_a_bounded_time() -> None:
-    tree = Tree({"b1": "b0"}, member_timeout_ms=4000.0)
-    w = tree.client("w", "b1")
-    w.say(Watch("t"))
-    tree.run()
-    x = tree.client("x", "b0")
-    x.subscribe()
-    tree.run()
-    assert not x.live
-    tree.pass_time(2500)
-
-    assert x.live
-
-
-def test_a_watcher_that_is_gone_holds_nothing_up() -> None:
-    tree = Tree({"b1": "b0"})
-    w = tree.client("w", "b1")
-    w.say(Watch("t"))
-    tree.run()
-    x = tree.client("x", "b0")
-    x.subscribe()
-    tree.run()
-    tree.hang_up("w", gone=True)
-    tree.run()
-
-    assert x.live
-
-
-def test_a_watcher_that_comes_back_on_another_connection_holds_nothing_up() -> None:
-    tree = Tree({"b1": "b0"}, member_timeout_ms=4000.0)
-    w = tree.client("w", "b1")
-    w.say(Watch("t"))
-    tree.run()
-    x = tree.client("x", "b0")
-    x.subscribe()
-    tree.run()
-    assert not x.live
-    tree.move("w", "b1")
-    tree.run()
-
-    assert x.live
-
-
-def test_more_topics_than_fit_a_packet_are_told_in_pieces() -> None:
-    tree = Tree({"b1": "b0"})
-    x = tree.member("x", "b0")
-    for number in range(1100):
-        x.subscribe(Topic(f"many.{number}"))
-    tree.run()
-    w = tree.client("w", "b1")
-    w.say(Watch("many.*"))
-    tree.run()
-    pieces = w.of(TopicsFound)
-
-    assert [(len(piece.topics), piece.more) for piece in pieces] == [(500, True), (500, True), (100, False)]
-    assert len({topic for piece in pieces for topic in piece.topics}) == 1100
-
-
-def test_a_client_that_follows_too_many_filters_is_told_the_limit() -> None:
-    tree = Tree({"b1": "b0"}, filters_per_client=2)
-    w = tree.client("w", "b1")
-    for pattern in ("a.*", "b.*", "a.*", "c.*"):
-        w.say(Watch(pattern))
-    tree.run()
-    assert [denied.reason for denied in w.of(Denied)] == [
-        "w follows 2 filters, and more are not allowed (filters_per_client)"
-    ]
-    w.say(Unwatch("a.*"))
-    w.say(Watch("c.*"))
-    tree.run()
-    assert w.of(TopicsFound)[-1].pattern == "c.*"
-
-
 def test_members_that_come_back_one_by_one_are_told_one_by_one() -> None:
     """Otherwise a thousand that return would each be answered with the ages of all others."""
     tree = Tree({"b1": "b0"}, partitions="primary", member_timeout_ms=8000.0)
@@ -560,3 +401,67 @@ def test_members_that_come_back_one_by_one_are_told_one_by_one() -> None:
     packets = tree.sent(Absent, "b0")
     assert sum(len(ages) for packet in packets for ages in packet.members.values()) == 20
     assert sum(len(packet.back) for packet in packets) == 20
+
+
+def test_a_client_takes_part_in_so_many_topics_and_is_told_which_setting_says_so() -> None:
+    tree = Tree({"b1": "b0"}, topics_per_client=2)
+    greedy, other = tree.client("g", "b1"), tree.client("o", "b1")
+    for topic in ("t1", "t2", "t3", "t1"):
+        greedy.subscribe(Topic(topic), receives=topic != "t2")
+    other.subscribe(Topic("t3"))
+    tree.run()
+    (denied,) = greedy.of(Denied)
+    assert denied.topic == "t3"
+    assert denied.reason == "g takes part in 2 topics, and more are not allowed (topics_per_client)"
+    assert tree.wires("b1").counts["topics_refused"] == 1
+    assert not other.of(Denied)
+
+    greedy.say(Unsubscribe(Topic("t1")))
+    tree.run()
+    greedy.subscribe(Topic("t3"))
+    tree.run()
+    assert len(greedy.of(Denied)) == 1, "it has left another"
+
+
+def test_so_many_topics_can_be_begun_and_those_that_are_there_can_be_joined() -> None:
+    tree = Tree({"b1": "b0"}, topics_limit=2)
+    greedy = tree.client("g", "b1")
+    for topic in ("t1", "t2"):
+        greedy.subscribe(Topic(topic))
+        tree.run()
+    other = tree.client("o", "b0")
+    other.subscribe(Topic("t3"))
+    other.subscribe(Topic("t2"))
+    tree.run()
+    (denied,) = other.of(Denied)
+    assert denied.reason == "t3 would be one topic more than 2, which is not allowed (topics_limit)"
+    assert [packet.topic for packet in other.of(Live)] == ["t2"]
+    assert tree.wires("b0").counts["topics_refused"] == 1
+
+
+def test_the_clients_of_one_user_take_part_in_so_many_topics_together() -> None:
+    tree = Tree({"b1": "b0"}, topics_per_user=2)
+    first, second = (tree.client(f"shop.{number}", "b1", user="shop") for number in range(2))
+    other, nobody = tree.client("bank", "b1", user="bank"), tree.client("n", "b1")
+    elsewhere = tree.client("shop.2", "b0", user="shop")
+    first.subscribe(Topic("t1"))
+    second.subscribe(Topic("t2"), receives=False)
+    tree.run()
+    for client in (first, second, other, nobody, elsewhere):
+        client.subscribe(Topic("t3"))
+        client.subscribe(Topic("t1" if client is first else "t2"))
+    tree.run()
+
+    for greedy in (first, second):
+        (denied,) = greedy.of(Denied)
+        assert denied.topic == "t3"
+        assert denied.reason == (
+            "the clients of shop take part in 2 topics, and more are not allowed (topics_per_user)"
+        )
+    assert tree.wires("b1").counts["topics_refused"] == 2
+    assert not any(client.of(Denied) for client in (other, nobody, elsewhere))
+
+    tree.hang_up("shop.1", gone=False)
+    first.subscribe(Topic("t3"))
+    tree.run()
+    assert len(first.of(Denied)) == 1

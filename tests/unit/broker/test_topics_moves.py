@@ -8,7 +8,7 @@ from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter, broker_of, fence
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.grants import Grants
-from ordercast.broker.topics.members import Members
+from ordercast.broker.topics.membership.leaving import Leaving
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin
 from ordercast.core.messages import Guarantee
@@ -124,7 +124,7 @@ def test_a_departure_of_an_earlier_membership_does_not_end_a_later_one() -> None
     tree.run()
     tree.crash("b0")
     tree.crown("b1", 2)
-    tree.brokers["b1"].members.depart(T, x.origin, first)
+    tree.brokers["b1"].leaving.depart(T, x.origin, first)
     tree.run()
 
     assert tree.brokers["b1"].book.live(T) == {"x"}
@@ -255,16 +255,16 @@ def test_clients_are_no_adopters_whatever_their_names() -> None:
 
 
 class _AnyEpochCovers(Grants):
-    def all_of(self, topic: Any, covered: Any) -> bool:
+    def all_of(self, topic: Any, covered: Any, **_: Any) -> bool:
         return self.book.live(topic) <= {member for member, _ in covered}
 
 
 class _AnyEpochIsPresent(Authority):
-    def _present(self, node: Any) -> set[Origin]:
-        return {member for member, _ in node.present()}
+    def _latest(self, node: Any, members: Any) -> set[Origin]:
+        return {member for member, _ in members}
 
 
-class _KeepsMoved(Members):
+class _KeepsMoved(Leaving):
     def superseded(self, topic: Any, member: Origin, epoch: int) -> None:
         pass
 
@@ -272,7 +272,7 @@ class _KeepsMoved(Members):
 class _Forgetful(Topics):
     grants_type = _AnyEpochCovers
     authority_type = _AnyEpochIsPresent
-    members_type = _KeepsMoved
+    leaving_type = _KeepsMoved
 
 
 class _ForgetfulTree(Tree):

@@ -67,7 +67,7 @@ def test_a_lock_never_stops_what_another_broker_has_admitted() -> None:
     x.publish("k", guarantee="total")
     tree.carry("x", "b4")
     tree.carry("b4", "b1")
-    assert "k" in tree.brokers["b1"].nodes[T].locks
+    assert "k" in tree.brokers["b1"].nodes[T].pending.locks
     tree.run()
 
     assert x.delivered == y.delivered == ["y1", "x1"]
@@ -136,12 +136,12 @@ def test_two_pending_totals_of_one_key_are_told_apart() -> None:
     y.publish("k", guarantee="total")
     tree.carry("x", "b1")
     tree.carry("y", "b2")
-    assert tree.brokers["b1"].nodes[T].locks == {"k": 1}
+    assert tree.brokers["b1"].nodes[T].pending.locks == {"k": 1}
     tree.run()
 
     assert x.delivered == y.delivered
     assert sorted(x.delivered) == ["x1", "y1"]
-    assert tree.brokers["b1"].nodes[T].locks == {}
+    assert tree.brokers["b1"].nodes[T].pending.locks == {}
 
 
 def test_a_commit_waits_for_a_member_whose_branch_is_cut_off() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.client_packets import Entries, Flow, Granted, StableUpdate, TopicState
+from ordercast.pubsub.closed import ClosedSessions
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.topic_packets import BaseUpdate, Held, Keep
 from tests.support.topics_tree import Somebody, T, Tree
@@ -102,6 +103,24 @@ def test_a_member_that_is_gone_holds_no_stability_up() -> None:
     assert tree.log_of("b0") == []
 
 
+def test_a_branch_that_has_moved_is_not_counted_where_it_was() -> None:
+    """Its former parent has nobody else who reports, and would repeat for ever what it said last."""
+    tree = Tree({"b1": "b0", "b2": "b1"})
+    x, y = tree.member("x", "b0"), tree.member("y", "b2")
+    tree.member("p", "b1", receives=False)
+    for turn in (1, 2):
+        x.publish("k")
+        tree.run()
+        x.report()
+        y.report()
+        tree.pass_time(500)
+        assert tree.log_of("b0") == []
+        if turn == 1:
+            tree.cut("b2", "b1")
+            tree.attach("b2", "b0")
+            tree.run()
+
+
 def test_members_that_only_publish_hold_no_stability_up() -> None:
     tree = Tree({"b1": "b0"})
     p, q = tree.member("p", "b1", receives=False), tree.member("q", "b0", receives=False)
@@ -110,7 +129,8 @@ def test_members_that_only_publish_hold_no_stability_up() -> None:
     tree.pass_time(500)
 
     assert tree.log_of("b0") == tree.log_of("b1") == []
-    assert p.of(StableUpdate)[-1].base == q.of(StableUpdate)[-1].base == {"p": 4}
+    assert p.of(StableUpdate)[-1].base == {"p": 4}
+    assert q.of(StableUpdate) == [], "whoever only publishes hears of its own publications"
 
 
 def test_clients_pause_above_the_limit_and_nothing_is_evicted() -> None:
@@ -140,7 +160,7 @@ def test_stable_entries_behind_an_unstable_one_leave_too() -> None:
     for origin, count in (("slow", 1), ("fast", 2000)):
         entries = [Publication(Origin(origin), i, T, b"", Guarantee.CAUSAL, ("k",)) for i in range(1, count + 1)]
         node.append([e for e in entries if node.have.add(e.origin, e.number)])
-    node.raise_base({Origin("fast"): 2000})
+    node.raise_base({Origin("fast"): 2000}, ClosedSessions())
 
     assert [e.origin for e in node.log] == ["slow"]
     node.check()

@@ -36,7 +36,7 @@ def running(**settings: float | bool) -> HandEdge:
 
 def test_what_was_not_echoed_is_published_again_under_the_same_numbers() -> None:
     edge = running()
-    edge.act("publish_many", T, [b"a", b"b", b"c"])
+    edge.publish_many(T, [b"a", b"b", b"c"])
     edge.say(Entries(T, edge.sent(Entries)[-1].entries[:1]))
     again = restarted(edge)
     again.accept()
@@ -114,7 +114,7 @@ def test_filters_are_watched_again() -> None:
 def test_refused_and_stable_publications_do_not_come_back() -> None:
     edge = HandEdge()
     edge.accept()
-    edge.act("publish_many", T, [b"a", b"b", b"c"])
+    edge.publish_many(T, [b"a", b"b", b"c"])
     edge.make_live()
     edge.say(StableUpdate(T, {"ann": 1}), Refused(T, 2, "no"))
     again = restarted(edge)
@@ -151,7 +151,7 @@ def test_an_end_of_reading_that_nobody_confirmed_is_an_end_in_the_next_life_too(
 
 def test_a_session_that_is_over_leaves_what_was_never_called_safe_to_the_application() -> None:
     edge = running()
-    edge.act("publish_many", T, [b"a", b"b", b"c"])
+    edge.publish_many(T, [b"a", b"b", b"c"])
     edge.say(Acks(T, (2, ()), (1, ())), Denied(T, FENCED))
     assert edge.app.heard[-1][2] == ["ann/t#2", "ann/t#3"]
     assert edge.ledger.saved().topics[T].outbox == []

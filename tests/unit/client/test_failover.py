@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ordercast.core.ids import Topic
 from ordercast.core.process import Peer
-from ordercast.pubsub.client_packets import Attach, Ping, Pong, View
+from ordercast.pubsub.client_packets import FENCED, Attach, Denied, Ping, Pong, Ticket, View
 from tests.support.client_edge import MS, HandEdge, neighbour
 
 T = Topic("t")
@@ -135,3 +135,18 @@ def test_a_client_at_the_address_of_a_broker_is_no_edge() -> None:
     edge.client.on_opened(1, Peer("client", "bob", 0))
     assert edge.wires.dialed == ["h:1", "h:2"]
     assert edge.sent(Attach) == []
+
+
+def test_what_an_edge_says_after_it_sent_its_client_away_does_not_count() -> None:
+    """BRK-C2: a View of the old edge in the same batch is no answer of the next one, which wants an Attach first."""
+    edge = HandEdge(("h:1", "h:2"), folds=True)
+    edge.accept("b1")
+    edge.act("subscribe", T)
+    edge.say(Ticket("1.0.b1", b""))
+    edge.new()
+    edge.say(Denied(T, FENCED), View(()))
+
+    assert edge.connection == 2
+    assert edge.new() == []
+    edge.accept("b2")
+    assert isinstance(edge.new()[0], Attach)

@@ -74,13 +74,13 @@ def test_publications_of_one_turn_leave_in_one_packet_numbered_from_one() -> Non
 
 def test_a_large_turn_is_cut_into_packets_by_number_and_by_bytes() -> None:
     edge = subscribed(batch_entries=3, batch_bytes=1000)
-    assert edge.act("publish_many", T, [b"x"] * 7) == range(1, 8)
+    assert edge.publish_many(T, [b"x"] * 7) == [*range(1, 8)]
     assert [len(packet.entries) for packet in edge.new()] == [3, 3, 1]
-    edge.act("publish_many", T, [b"x" * 600] * 3)
+    edge.publish_many(T, [b"x" * 600] * 3)
     assert [len(packet.entries) for packet in edge.new()] == [1, 1, 1]
-    edge.act("publish_many", T, [b"x" * 5000])
+    edge.publish_many(T, [b"x" * 5000])
     assert [len(packet.entries) for packet in edge.new()] == [1]
-    edge.act("publish_many", T, [b"x"] * 3, ("k" * 200,))
+    edge.publish_many(T, [b"x"] * 3, ("k" * 200,))
     assert [len(packet.entries) for packet in edge.new()] == [1, 1, 1]
 
 
@@ -209,7 +209,7 @@ def test_a_history_beyond_a_packets_worth_comes_in_pieces() -> None:
 def test_after_live_the_outbox_comes_again_in_order_then_what_is_new() -> None:
     # BRK-C6
     edge = subscribed()
-    edge.act("publish_many", T, [b"a", b"b", b"c"])
+    edge.publish_many(T, [b"a", b"b", b"c"])
     (packet,) = edge.new()
     edge.say(Entries(T, packet.entries[:1]))  # The echo of the first.
     edge.die()
@@ -301,7 +301,7 @@ def test_a_closed_flow_keeps_publications_in_the_outbox() -> None:
     # BRK-ST4
     edge = subscribed()
     edge.say(Flow(T, open=False))
-    edge.act("publish_many", T, [b"a", b"b"])
+    edge.publish_many(T, [b"a", b"b"])
     assert edge.new() == []
     edge.say(Flow(T, open=True))
     assert numbers(edge) == [1, 2]
@@ -333,7 +333,7 @@ def test_publishing_alone_makes_a_member_that_does_not_receive() -> None:
 def test_without_an_echo_the_outbox_is_kept_until_stable() -> None:
     edge = HandEdge()
     edge.accept()
-    edge.act("publish_many", T, [b"a", b"b"])
+    edge.publish_many(T, [b"a", b"b"])
     edge.make_live()
     edge.say(Acks(T, (2, ()), (2, ())))
     assert list(edge.client.topics[T].outbox) == [1, 2]
@@ -417,7 +417,7 @@ def test_a_denied_topic_is_told_and_not_asked_for_again() -> None:
 def test_what_was_published_on_a_denied_topic_is_refused_one_by_one() -> None:
     edge = HandEdge()
     edge.accept()
-    edge.act("publish_many", T, [b"a", b"b"])
+    edge.publish_many(T, [b"a", b"b"])
     edge.say(Denied(T, "no right"))
     assert edge.app.heard[-3:] == [
         ("refused", "t", 1, "no right"),
@@ -490,6 +490,18 @@ def test_a_second_membership_goes_on_with_numbers_and_received_set() -> None:
     assert [entry.id for entry in edge.app.delivered] == ["ann/t#1", "bob/t#1", "bob/t#2"]
 
 
+def test_a_subscription_is_confirmed_when_it_is_and_not_because_the_client_may_publish() -> None:
+    """What others publish between the two may be stable without it."""
+    edge = HandEdge()
+    edge.accept()
+    edge.act("publish", T, b"a")
+    edge.say(TopicState(T, {}, {}), Granted(T, {}, new=True, receives=False), Live(T))
+    edge.act("subscribe", T)
+    assert ("live", "t") not in edge.app.heard
+    edge.make_live()
+    assert edge.app.heard[-1] == ("live", "t")
+
+
 def test_a_filter_subscribes_to_what_is_found_now_and_later() -> None:
     edge = HandEdge()
     edge.accept()
@@ -504,6 +516,39 @@ def test_a_filter_subscribes_to_what_is_found_now_and_later() -> None:
     edge.say(TopicsFound("a.*", (Topic("a.z"),)))
     assert edge.new()[-1] == Unwatch("a.*")
     assert Topic("a.z") not in edge.client.topics
+
+
+def test_an_edge_that_leaves_a_filter_unconfirmed_is_given_up() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", "a.*")
+    assert edge.client.awaits_grants()
+    edge.say(TopicsFound("a.*", (), more=True))
+    assert edge.client.awaits_grants()
+    edge.say(TopicsFound("a.*", ()))
+    assert not edge.client.awaits_grants()
+
+
+def test_a_filter_that_is_denied_is_told_and_asked_for_no_more() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", "a.*")
+    edge.say(Denied(Topic("a.*"), "too many"))
+    assert edge.app.heard[-1] == ("denied", "a.*", "too many")
+    assert not edge.client.awaits_grants()
+    edge.die()
+    edge.accept("b1")
+    assert edge.sent(Watch) == [Watch("a.*")]
+
+
+def test_who_leaves_leaves_its_filters_too() -> None:
+    """Otherwise topics that begin would count for it until it is given up as absent."""
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", "a.*")
+    edge.say(TopicsFound("a.*", ()))
+    edge.act("leave")
+    assert edge.sent(Unwatch) == [Unwatch("a.*")]
 
 
 def test_a_filter_is_confirmed_when_all_pieces_of_the_answer_have_come() -> None:

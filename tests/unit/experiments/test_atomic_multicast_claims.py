@@ -17,7 +17,8 @@ from ordercast.experiments.atomic_multicast import (
     TPCC_STUDY,
 )
 from ordercast.experiments.atomic_multicast.runs import COVER, DCC, DCC_RV, DF, LITE, SKEEN, STRIDED
-from ordercast.experiments.kit.study import Claim, Row, Study
+from ordercast.experiments.kit.study import Row, Study
+from tests.support.study_claims import judged
 
 DESTINATIONS = {"rand2": 2, "rand4": 4, "rand8": 8, "randN": 8.5, "tpcc": 1.1, "2x8": 2, "4x4": 4, "8x2": 8}
 VISITS = {"strict": 3.0, "lite": 2.0, "cover": 1.0}
@@ -61,10 +62,6 @@ def ideal(parameters: Row) -> Row:
 
 def ideal_results(study: Study) -> list[Row]:
     return [ideal(parameters) for parameters in study.scales["quick"]]
-
-
-def judged(study: Study, rows: list[Row]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in study.claims(pa.Table.from_pylist(rows))}
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

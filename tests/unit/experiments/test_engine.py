@@ -13,7 +13,7 @@ import pytest
 from ordercast.core.errors import InvariantError
 from ordercast.experiments.kit.engine import distinct, results_table, run_study
 from ordercast.experiments.kit.parts import StudyPart, StudyParts
-from ordercast.experiments.kit.study import Claim, Picture, Row, Study
+from ordercast.experiments.kit.study import Picture, Row, SourceClaim, Study
 from ordercast.experiments.kit.sweep import Sweep, attempt
 from ordercast.verify.spark.java import EnvironmentLacks
 
@@ -48,8 +48,8 @@ def draw(_table: pa.Table, directory: Path) -> list[Picture]:
     return [Picture(directory / "one.svg", "One.")]
 
 
-def judge(table: pa.Table) -> list[Claim]:
-    return [Claim(id="c", source="s", statement="t", measured=f"{table.num_rows} rows", holds=None)]
+def judge(table: pa.Table) -> list[SourceClaim]:
+    return [SourceClaim(id="c", source="s", statement="t", measured=f"{table.num_rows} rows", holds=None)]
 
 
 STUDY = Study(

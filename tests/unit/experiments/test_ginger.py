@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,12 @@ from ordercast.experiments.ginger.setting import (
     scenario,
 )
 from ordercast.experiments.kit.results import estimate
-from ordercast.experiments.kit.study import Claim, Row, Study
+from ordercast.experiments.kit.study import Row, Study
+from ordercast.net.turn_ports import lasting_door
 from ordercast.net.wire.credentials import split_address
 from ordercast.scenario.model import Schedule
 from tests.support.loop import run_async
+from tests.support.study_claims import judged
 
 TAGS = ("eventual", "causal", "total")
 STRUCTURAL = [f"E{i}" for i in range(1, 15)]
@@ -78,10 +79,6 @@ def repaired(name: str) -> Row:
 
 def ideal_results(study: Study) -> list[Row]:
     return [ideal(parameters) for parameters in study.scales["quick"]]
-
-
-def judged(study: Study, rows: list[Row]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in study.claims(pa.Table.from_pylist(rows))}
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
@@ -247,8 +244,7 @@ def test_a_door_delays_both_ways_and_keeps_the_order() -> None:
 
 def test_a_door_to_nobody_closes() -> None:
     async def main() -> None:
-        with socket.socket() as door:
-            door.bind(("127.0.0.1", 0))
+        with lasting_door() as door:
             target = door.getsockname()
         doors = Doors()
         reader, writer = await asyncio.open_connection(*split_address(await doors.open(target, 0.01)))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ordercast.core.ids import NodeId
-from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu_scale import FAULTS_STUDY
 from ordercast.experiments.locamu_scale.meter import metered
 from ordercast.experiments.locamu_scale.storm import DOWN_MS, QUARTER, SINGLE, colours, crashes, scenario
@@ -20,6 +20,7 @@ from ordercast.protocols import lookup
 from ordercast.scenario.model import Tree
 from ordercast.sim.links.world import World
 from ordercast.sim.run import live
+from tests.support.study_claims import judged
 
 SMALL: Row = {
     "protocol": "locamu", "nodes": 15, "duration_ms": 1_200.0, "together": QUARTER, "load": 0.1, "seed": 0,
@@ -127,12 +128,8 @@ def ideal_results() -> list[Row]:
     return [ideal(parameters) for parameters in FAULTS_STUDY.scales["quick"]]
 
 
-def judged(rows: list[Row]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in FAULTS_STUDY.claims(pa.Table.from_pylist(rows))}
-
-
 def test_every_claim_holds_for_ideal_results() -> None:
-    assert {claim.id for claim in judged(ideal_results()).values() if claim.holds is not True} == set()
+    assert {claim.id for claim in judged(FAULTS_STUDY, ideal_results()).values() if claim.holds is not True} == set()
 
 
 SPOILED: dict[str, tuple[Row, Row]] = {
@@ -155,23 +152,25 @@ SPOILED: dict[str, tuple[Row, Row]] = {
 def test_a_claim_that_the_results_contradict_does_not_hold(claim: str) -> None:
     where, values = SPOILED[claim]
     rows = [{**row, **values} if where.items() <= row.items() else row for row in ideal_results()]
-    assert judged(rows)[claim].holds is False
+    assert judged(FAULTS_STUDY, rows)[claim].holds is False
 
 
 def test_claims_about_missing_runs_are_undecided() -> None:
-    claims = judged([row for row in ideal_results() if row["protocol"] != "locamu"])
+    claims = judged(FAULTS_STUDY, [row for row in ideal_results() if row["protocol"] != "locamu"])
     assert claims["P3-quarter-50"].holds is None
     assert claims["others-wait"].holds is None
 
 
 @pytest.mark.parametrize("other", ["cbcast", "delta-neighbourhood"])
 def test_that_others_wait_is_undecided_unless_each_of_them_was_run(other: str) -> None:
-    assert judged([row for row in ideal_results() if row["protocol"] != other])["others-wait"].holds is None
+    assert (
+        judged(FAULTS_STUDY, [row for row in ideal_results() if row["protocol"] != other])["others-wait"].holds is None
+    )
 
 
 def test_order_is_undecided_where_the_judge_cannot_tell() -> None:
     first, *rest = ideal_results()
-    claims = judged([{**first, "judged": "undecided"}, *rest])
+    claims = judged(FAULTS_STUDY, [{**first, "judged": "undecided"}, *rest])
     assert (claims["P1-P2"].holds, claims["guarantees-hold"].holds) == (None, None)
 
 

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from ordercast.core.state import State
-from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.locamu_scale import LARGE_STUDY
 from ordercast.experiments.locamu_scale.footprint import own_bytes, reachable
 from ordercast.experiments.locamu_scale.large import ONE, SUBTREES, measure, scenario
+from tests.support.study_claims import judged
 
 
 def ideal(parameters: Row) -> Row:
@@ -29,12 +30,8 @@ def ideal_results() -> list[Row]:
     return [ideal(parameters) for parameters in LARGE_STUDY.scales["quick"]]
 
 
-def judged(rows: list[Row]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in LARGE_STUDY.claims(pa.Table.from_pylist(rows))}
-
-
 def test_every_claim_holds_for_ideal_results() -> None:
-    assert {claim.id for claim in judged(ideal_results()).values() if claim.holds is not True} == set()
+    assert {claim.id for claim in judged(LARGE_STUDY, ideal_results()).values() if claim.holds is not True} == set()
 
 
 SPOILED: dict[str, tuple[Row, Row]] = {
@@ -51,17 +48,17 @@ SPOILED: dict[str, tuple[Row, Row]] = {
 def test_a_claim_that_the_results_contradict_does_not_hold(claim: str) -> None:
     where, values = SPOILED[claim]
     rows = [{**row, **values} if where.items() <= row.items() else row for row in ideal_results()]
-    assert judged(rows)[claim].holds is False
+    assert judged(LARGE_STUDY, rows)[claim].holds is False
 
 
 @pytest.mark.parametrize("groups", [ONE, SUBTREES])
 def test_a_run_in_which_too_little_was_published_proves_no_arrivals(groups: str) -> None:
     rows = [{**row, "published": 0, "delivered": 0} if row["groups"] == groups else row for row in ideal_results()]
-    assert judged(rows)["everything-arrives"].holds is False
+    assert judged(LARGE_STUDY, rows)["everything-arrives"].holds is False
 
 
 def test_one_size_says_nothing_about_growth() -> None:
-    claims = judged([row for row in ideal_results() if row["nodes"] == 511])
+    claims = judged(LARGE_STUDY, [row for row in ideal_results() if row["nodes"] == 511])
     assert [claims[name].holds for name in ("header-flat", "wire-header-flat", "memory-flat", "time-per-hop")] == [
         None
     ] * 4

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from ordercast.experiments.kit.study import Claim, Row, Study
+from ordercast.experiments.kit.study import Row, Study
 from ordercast.experiments.locamu import MANY_GROUPS_STUDY, ONE_GROUP_STUDY, SINGLE_STUDY, STUDIES, reference
 from ordercast.experiments.locamu.measures import depth_of
 from ordercast.experiments.locamu.runs import (
@@ -29,6 +29,7 @@ from ordercast.experiments.locamu.runs import (
     scenario,
 )
 from ordercast.experiments.locamu.scales import under_way
+from tests.support.study_claims import judged
 
 NOT_REPRODUCIBLE = {"root"}
 """Statements that do not fit the tree that the source describes."""
@@ -88,10 +89,6 @@ def delta_rate(row: dict[str, Any]) -> float:
 
 def ideal_results(study: Study, scale: str = "paper") -> list[Row]:
     return [ideal(parameters) for parameters in study.scales[scale] if parameters["seed"] == 0]
-
-
-def judged(study: Study, rows: list[Row]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in study.claims(pa.Table.from_pylist(rows))}
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.study import Row, SourceClaim
 from ordercast.experiments.locamu_scale import WORST_CASE_STUDY, zipf
 from ordercast.experiments.locamu_scale.closed_forms import locamu_memory, within
 from ordercast.experiments.locamu_scale.worst_cases import FORM, RUN, bound, measure, scenario
@@ -37,7 +37,7 @@ def table(rows: list[Row]) -> pa.Table:
     return pa.table({name: [row.get(name) for row in rows] for name in names})
 
 
-def judged(rows: list[Row]) -> dict[str, Claim]:
+def judged(rows: list[Row]) -> dict[str, SourceClaim]:
     return {claim.id: claim for claim in WORST_CASE_STUDY.claims(table(rows))}
 
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from ordercast.core.errors import UsageError
 from ordercast.experiments.kit.parts import PARTS, StudyPart, StudyParts, replacing_directory, write_atomically
-from ordercast.experiments.kit.study import Configuration
+from ordercast.experiments.kit.study import SweepPoint
 
-ONE = Configuration("1" * 16, {"n": 1})
-TWO = Configuration("2" * 16, {"n": 2})
+ONE = SweepPoint("1" * 16, {"n": 1})
+TWO = SweepPoint("2" * 16, {"n": 2})
 
 
-def part_of(configuration: Configuration) -> StudyPart:
+def part_of(configuration: SweepPoint) -> StudyPart:
     return StudyPart(id=configuration.id, parameters=configuration.parameters, result={"square": 1.5}, seconds=0.1)
 
 
@@ -40,7 +40,7 @@ def test_a_damaged_part_counts_as_not_finished(tmp_path: Path, content: bytes) -
 def test_a_part_with_other_parameters_counts_as_not_finished(tmp_path: Path) -> None:
     parts = StudyParts(tmp_path)
     parts.keep(part_of(ONE))
-    assert parts.finished([Configuration(ONE.id, {"n": 7})]) == {}
+    assert parts.finished([SweepPoint(ONE.id, {"n": 7})]) == {}
 
 
 def test_a_part_of_another_release_counts_as_not_finished(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.experiments import STUDIES, lookup
-from ordercast.experiments.kit.study import Claim, Picture, Row, Study
+from ordercast.experiments.kit.study import Picture, Row, SourceClaim, Study
 
 
-def no_claims(_table: pa.Table) -> list[Claim]:
+def no_claims(_table: pa.Table) -> list[SourceClaim]:
     return []
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ordercast.experiments.kit.trace_costs import trace_costs
-from ordercast.trace.store import Manifest, RunWriter
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import RunWriter
 
 MS = 1_000_000
 

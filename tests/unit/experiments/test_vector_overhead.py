@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.study import Row
 from ordercast.experiments.vector_overhead import STUDY
 from ordercast.experiments.vector_overhead.runs import measure, scenario
+from tests.support.study_claims import judged
 
 
 def ideal(parameters: Row) -> Row:
@@ -29,12 +30,8 @@ def ideal_results() -> list[Row]:
     return [ideal(parameters) for parameters in STUDY.scales["quick"]]
 
 
-def judged(rows: list[Row]) -> dict[str, Claim]:
-    return {claim.id: claim for claim in STUDY.claims(pa.Table.from_pylist(rows))}
-
-
 def test_every_claim_holds_for_ideal_results() -> None:
-    claims = judged(ideal_results())
+    claims = judged(STUDY, ideal_results())
     assert {claim.id for claim in claims.values() if claim.holds is not True} == set()
     assert len(claims) == 10
     assert claims["vector-header-linear"].measured == "24.0 + 1.01 bytes per node, R² 1.00000"
@@ -67,23 +64,23 @@ SPOILED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_a_claim_that_the_results_contradict_does_not_hold(claim: str) -> None:
     where, values = SPOILED[claim]
     rows = [{**row, **values} if where.items() <= row.items() else row for row in ideal_results()]
-    assert judged(rows)[claim].holds is False
+    assert judged(STUDY, rows)[claim].holds is False
 
 
 def test_a_broken_guarantee_is_named_with_its_configuration() -> None:
     where, values = SPOILED["guarantees-hold"]
     rows = [{**row, **values} if where.items() <= row.items() else row for row in ideal_results()]
-    assert "vector (causal), configuration culprit" in judged(rows)["guarantees-hold"].measured
+    assert "vector (causal), configuration culprit" in judged(STUDY, rows)["guarantees-hold"].measured
 
 
 def test_what_the_judge_could_not_decide_is_not_taken_for_held() -> None:
     first, *rest = ideal_results()
-    assert judged([{**first, "judged": "undecided"}, *rest])["guarantees-hold"].holds is None
+    assert judged(STUDY, [{**first, "judged": "undecided"}, *rest])["guarantees-hold"].holds is None
 
 
 def test_incomplete_results_decide_no_claim_about_growth() -> None:
     (row,) = [row for row in ideal_results() if row["protocol"] == "vector" and row["nodes"] == 64 and row["seed"] == 0]
-    holds = {claim.id: claim.holds for claim in judged([row]).values()}
+    holds = {claim.id: claim.holds for claim in judged(STUDY, [row]).values()}
     assert holds.pop("guarantees-hold") is True
     assert set(holds.values()) == {None}
 

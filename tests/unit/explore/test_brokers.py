@@ -10,16 +10,18 @@ import msgspec
 import pytest
 
 from ordercast.broker.node import Broker
+from ordercast.broker.topics.authority import Authority
+from ordercast.broker.topics.topics import Topics
 from ordercast.client.machine import ClientMachine
 from ordercast.core.errors import UsageError
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.core.process import Connection
 from ordercast.explore import BrokerScope, explore_brokers, replay, write_schedule
-from ordercast.explore.brokers.processes import LOST_SESSION, Parts
+from ordercast.explore.brokers.processes import LOST_SESSION, ExploredParts
 from ordercast.explore.brokers.promises import Promises, follows
 from ordercast.explore.brokers.scope import (
-    Member,
+    ExploredClient,
     Talk,
     Trouble,
     parse_crash,
@@ -71,6 +73,25 @@ def test_a_filter_misses_nothing_of_a_topic_that_its_client_begins() -> None:
     assert found.states > 5000
 
 
+class NobodyInAdvance(Authority):
+    def followers(self, topic: Topic) -> dict[Origin, int]:
+        return {}
+
+
+class OldFilters(Broker):
+    """Only the edge knows who follows a filter."""
+
+    topics_type = type("OldTopics", (Topics,), {"authority_type": NobodyInAdvance})
+
+
+def test_a_filter_that_only_the_edge_knows_misses_a_topic_that_begins_between_two_edges() -> None:
+    """With filters in the roster the same scope holds: a row of the page, which takes longer."""
+    trouble = Trouble(cut=0, early=1)
+    found = explore_brokers(scope(1, "0:a.>;0:b", "1>a.x", trouble=trouble), parts=ExploredParts(broker=OldFilters))
+    assert found.counterexample is not None
+    assert found.counterexample.violation.check == "agreement"
+
+
 class Forgetful(Broker):
     """Loses what a client publishes in its first packet."""
 
@@ -94,7 +115,7 @@ class Repeating(ClientMachine):
 
 
 def test_a_lost_publication_is_found_with_a_shortest_schedule_that_can_be_replayed(tmp_path: Path) -> None:
-    found = explore_brokers(scope(1, "0:a;0:a", "0>a", "1>a"), parts=Parts(broker=Forgetful))
+    found = explore_brokers(scope(1, "0:a;0:a", "0>a", "1>a"), parts=ExploredParts(broker=Forgetful))
     assert found.counterexample is not None
     assert found.counterexample.violation.check == "agreement"
     assert found.violating == ["m1:c0>a causal m2:c1>a causal: agreement"]
@@ -107,7 +128,7 @@ def test_a_lost_publication_is_found_with_a_shortest_schedule_that_can_be_replay
 
 
 def test_a_step_that_cannot_happen_is_named(tmp_path: Path) -> None:
-    found = explore_brokers(scope(1, "0:a;0:a", "0>a"), parts=Parts(client=Repeating))
+    found = explore_brokers(scope(1, "0:a;0:a", "0>a"), parts=ExploredParts(client=Repeating))
     assert found.counterexample is not None
     schedule = msgspec.structs.replace(found.counterexample.schedule, steps=["b0 -> c7: Ping"])
     write_schedule(tmp_path / "odd.toml", schedule, ["?"])
@@ -116,7 +137,7 @@ def test_a_step_that_cannot_happen_is_named(tmp_path: Path) -> None:
 
 
 def test_a_double_delivery_is_found() -> None:
-    found = explore_brokers(scope(1, "0:a;0:a", "0>a"), parts=Parts(client=Repeating))
+    found = explore_brokers(scope(1, "0:a;0:a", "0>a"), parts=ExploredParts(client=Repeating))
     assert found.counterexample is not None
     assert found.counterexample.violation.check == "integrity"
 
@@ -171,7 +192,7 @@ def test_at_rest_all_have_all_but_sessions_that_were_given_up() -> None:
 @pytest.mark.parametrize("pattern", ["a", "a.b", "a.>", "a.*", "*.b", ">", "*", "a.*.c", "a.b.>"])
 @pytest.mark.parametrize("topic", ["a", "a.b", "b.b", "a.b.c", "a.c.c", "b"])
 def test_a_second_reading_of_filters_agrees_with_the_first(pattern: str, topic: str) -> None:
-    assert follows(Member(0, (Topic(pattern),)), Topic(topic)) == allows([pattern], topic)
+    assert follows(ExploredClient(0, (Topic(pattern),)), Topic(topic)) == allows([pattern], topic)
 
 
 # --- what makes no sense is refused in one line ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.explore import Publication, Toggle
+from ordercast.explore import PlannedPublication, Toggle
 from ordercast.explore.scope.configurations import Scope
 from ordercast.explore.scope.faults import parse_toggle
 from ordercast.explore.scope.publications import (
@@ -24,8 +24,8 @@ def test_edges_and_groups() -> None:
     assert parse_groups("a: 2,1 ; b:n0", 3) == {"a": (1, 2), "b": (0,)}
 
 
-@pytest.mark.parametrize("publication", [Publication(0, "a"), Publication(12, "a.b-c", (0, 2))])
-def test_a_publication_is_read_as_it_was_written(publication: Publication) -> None:
+@pytest.mark.parametrize("publication", [PlannedPublication(0, "a"), PlannedPublication(12, "a.b-c", (0, 2))])
+def test_a_publication_is_read_as_it_was_written(publication: PlannedPublication) -> None:
     assert parse_publication(str(publication), 13) == publication
 
 
@@ -49,7 +49,7 @@ def test_what_is_no_toggle_is_refused(text: str) -> None:
 
 
 def test_a_configuration_remembers_its_publications() -> None:
-    publications = [Publication(0, "a"), Publication(1, "b", (0,))]
+    publications = [PlannedPublication(0, "a"), PlannedPublication(1, "b", (0,))]
 
     configuration = configuration_of(3, {"a": (1, 2), "b": (2,)}, publications)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.explore import Schedule, explore, replay, write_schedule
+from ordercast.explore import SteppedRun, explore, replay, write_schedule
 from ordercast.explore.promises.properties import answers, real_time
 from tests.unit.explore.toys import Careless, toy
 
@@ -76,4 +76,4 @@ def test_reductions_that_forget_time_are_refused(extra: dict[str, Any]) -> None:
 @pytest.mark.parametrize("steps", [["c1 publishes", "c1 publishes"], ["c1 publishes", "c9 publishes"]])
 def test_a_client_sends_once(steps: list[str]) -> None:
     with pytest.raises(UsageError, match="cannot do that now"):
-        replay(Schedule(protocol="skeen", nodes=1, destinations=[["n0"]], steps=steps))
+        replay(SteppedRun(protocol="skeen", nodes=1, destinations=[["n0"]], steps=steps))

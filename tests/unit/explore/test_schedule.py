@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.explore import Schedule, explore, read_schedule, replay, write_schedule
-from ordercast.explore.stage.schedule import Step, parse_step
+from ordercast.explore import SteppedRun, explore, read_schedule, replay, write_schedule
+from ordercast.explore.stage.schedule import NodeStep, parse_step
 
 
 def test_a_written_counterexample_replays_to_the_same_violation(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_written_counterexample_replays_to_the_same_violation(tmp_path: Path) 
 
 def test_options_and_broadcasts_survive_the_file(tmp_path: Path) -> None:
     path = tmp_path / "b.schedule.toml"
-    schedule = Schedule(
+    schedule = SteppedRun(
         protocol="sequencer",
         nodes=2,
         overlay="line",
@@ -45,19 +45,19 @@ def test_options_and_broadcasts_survive_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        Step("n2", "n0"),
-        Step("n2", "c1"),
-        Step("n2", "n0", position=3),
-        Step("n1"),
-        Step("n0", timer="('resend', 2)"),
-        Step("n2", "n0", lost=True),
-        Step("n2", "n0", position=3, lost=True),
-        Step("n0", about=("n1", "n2"), suspects=True),
-        Step("n0", about=("n1",)),
-        Step(""),
+        NodeStep("n2", "n0"),
+        NodeStep("n2", "c1"),
+        NodeStep("n2", "n0", position=3),
+        NodeStep("n1"),
+        NodeStep("n0", timer="('resend', 2)"),
+        NodeStep("n2", "n0", lost=True),
+        NodeStep("n2", "n0", position=3, lost=True),
+        NodeStep("n0", about=("n1", "n2"), suspects=True),
+        NodeStep("n0", about=("n1",)),
+        NodeStep(""),
     ],
 )
-def test_a_step_is_read_as_it_was_written(step: Step) -> None:
+def test_a_step_is_read_as_it_was_written(step: NodeStep) -> None:
     assert parse_step(str(step)) == step
 
 
@@ -91,7 +91,7 @@ def test_a_bad_file_is_named_with_what_is_wrong_in_it(tmp_path: Path, text: str,
 
 def test_faults_survive_the_file(tmp_path: Path) -> None:
     path = tmp_path / "f.schedule.toml"
-    schedule = Schedule(
+    schedule = SteppedRun(
         protocol="locamu",
         nodes=3,
         edges=["n0-n1", "n1-n2"],
@@ -113,7 +113,7 @@ def test_faults_survive_the_file(tmp_path: Path) -> None:
 
 
 def test_a_schedule_that_stops_half_way_proves_nothing() -> None:
-    done = replay(Schedule(protocol="skeen", nodes=2, destinations=[["n0", "n1"]], steps=["c1 -> n0"]))
+    done = replay(SteppedRun(protocol="skeen", nodes=2, destinations=[["n0", "n1"]], steps=["c1 -> n0"]))
 
     assert done.violation is None
     assert done.orders == ["n0:", "n1:"]

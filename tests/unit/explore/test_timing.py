@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.explore import Schedule, explore, scenario_of
+from ordercast.explore import SteppedRun, explore, scenario_of
 from ordercast.protocols import lookup
 from ordercast.scenario.load import dump_scenario, load_scenario
 from ordercast.sim import simulate
@@ -64,7 +64,7 @@ CROSSING = ["c1 -> n0", "c2 -> n0", "c3 -> n0", "c4 -> n0", "n0 -> n1", "n0 -> n
     ],
 )
 def test_a_link_that_would_need_two_latencies_has_no_scenario(at_n2: list[str], possible: bool) -> None:
-    schedule = Schedule(
+    schedule = SteppedRun(
         protocol="toy",
         nodes=3,
         destinations=[["n0", "n2"], ["n0", "n1", "n2"], ["n0", "n1", "n2"], ["n0", "n2"]],
@@ -75,7 +75,7 @@ def test_a_link_that_would_need_two_latencies_has_no_scenario(at_n2: list[str], 
 
 
 def test_broadcasts_and_overtaking_are_refused() -> None:
-    broadcast = Schedule(protocol="flood", nodes=2, publishers=["n0"], steps=["n0 publishes"])
+    broadcast = SteppedRun(protocol="flood", nodes=2, publishers=["n0"], steps=["n0 publishes"])
     overtaking = explore(toy(ThroughTheFirst), nodes=3, messages=2, fifo=False).counterexample
     assert overtaking is not None
 

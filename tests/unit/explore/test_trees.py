@@ -9,17 +9,17 @@ import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.core.state import State
-from ordercast.explore import Exploration, Faults, Publication, Toggle, explore, replay, write_schedule
+from ordercast.explore import Exploration, Faults, PlannedPublication, Toggle, explore, replay, write_schedule
 from ordercast.explore.machines.actors import Rememberers
 from ordercast.explore.machines.behaviour import Behaviour
 from ordercast.explore.machines.setting import APPLICATION, Setting
 from ordercast.explore.machines.settling import Settling
-from ordercast.explore.scope.faults import Suspicion
+from ordercast.explore.scope.faults import DetectorChange
 from ordercast.explore.scope.publications import Groups, configuration_of
 from ordercast.explore.search.breadth_first import Judge
 from ordercast.explore.search.faulty import FaultySearch
 from ordercast.explore.stage.faulty_stage import FaultyStage
-from ordercast.explore.stage.schedule import Step
+from ordercast.explore.stage.schedule import NodeStep
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.node import Locamu
 from tests.properties.locamu_scopes import FORK, SCOPES, SPIDER, TreeScope
@@ -37,7 +37,7 @@ def the_check(found: Exploration) -> str:
 
 def small(build: Any, **more: Any) -> Exploration:
     """A toy on a line of two, with one publication."""
-    return explore(toy(build), nodes=2, overlay="line", publications=[Publication(0, "t0")], fifo=False, **more)
+    return explore(toy(build), nodes=2, overlay="line", publications=[PlannedPublication(0, "t0")], fifo=False, **more)
 
 
 # Losses, suspicions, conditions, ends
@@ -91,8 +91,8 @@ def test_packets_of_a_type_can_be_left_to_the_end() -> None:
 
 def test_a_publication_waits_for_what_it_follows() -> None:
     groups = {"a": (1,), "b": (0, 2)}
-    free = [Publication(0, "a"), Publication(1, "b")]
-    after = [Publication(0, "a"), Publication(1, "b", (0,))]
+    free = [PlannedPublication(0, "a"), PlannedPublication(1, "b")]
+    after = [PlannedPublication(0, "a"), PlannedPublication(1, "b", (0,))]
 
     wild = explore(toy(tree_toys.Once), nodes=3, edges=LINE_3, groups=groups, publications=free)
     tame = explore(toy(tree_toys.Once), nodes=3, edges=LINE_3, groups=groups, publications=after)
@@ -104,7 +104,7 @@ def test_a_publication_waits_for_what_it_follows() -> None:
 
 def test_causal_order_counts_through_nodes_that_are_no_members() -> None:
     groups = {"a": (1, 2), "b": (1,)}
-    chain = [Publication(0, "a"), Publication(0, "b"), Publication(1, "a", (1,))]
+    chain = [PlannedPublication(0, "a"), PlannedPublication(0, "b"), PlannedPublication(1, "a", (1,))]
 
     found = explore(toy(tree_toys.Once), nodes=3, edges=((0, 1), (1, 2), (0, 2)), groups=groups, publications=chain)
 
@@ -123,16 +123,16 @@ def test_all_publications_of_a_small_scope_are_tried() -> None:
 # The search against schedules performed one by one
 
 
-def every_ending(setting: Setting, groups: Groups, publications: list[Publication]) -> set[Any]:
+def every_ending(setting: Setting, groups: Groups, publications: list[PlannedPublication]) -> set[Any]:
     """Every order of packets, publications and toggles, from its beginning on fresh machines; histories at the end."""
     configuration = configuration_of(len(setting.servers), groups, publications)
     toggles = [
-        [Step(setting.servers[toggle.node], about=tuple(map(setting.servers.__getitem__, i.peers)), suspects=i.on)
+        [NodeStep(setting.servers[toggle.node], about=tuple(map(setting.servers.__getitem__, i.peers)), suspects=i.on)
          for i in toggle.inputs()]
         for toggle in setting.faults.toggles
     ]  # fmt: skip
     endings = set()
-    schedules: list[tuple[list[Step], list[int]]] = [([], [0] * len(toggles))]
+    schedules: list[tuple[list[NodeStep], list[int]]] = [([], [0] * len(toggles))]
     while schedules:
         steps, done = schedules.pop()
         stage = FaultyStage(setting, configuration)
@@ -143,12 +143,12 @@ def every_ending(setting: Setting, groups: Groups, publications: list[Publicatio
         for (node, peer), queue in waiting:
             for position in range(1, 2 if peer == APPLICATION else len(queue) + 1):
                 name = setting.servers[peer] if peer != APPLICATION else ""
-                schedules.append(([*steps, Step(setting.servers[node], name, position=position)], done))
+                schedules.append(([*steps, NodeStep(setting.servers[node], name, position=position)], done))
         for i, script in enumerate(toggles):
             if done[i] < len(script):
                 schedules.append(([*steps, script[done[i]]], [*done[:i], done[i] + 1, *done[i + 1 :]]))
         if not waiting:
-            stage.take(Step(""))
+            stage.take(NodeStep(""))
             assert stage.violation is None
             endings.add(tuple(stage.histories))
     return endings
@@ -168,7 +168,7 @@ def test_the_search_reaches_exactly_the_ends_of_all_schedules(
     protocol: str, publishers: tuple[int, ...], toggles: tuple[Toggle, ...], idle_at_once: bool
 ) -> None:
     groups = {"a": (1, 2)}
-    publications = [Publication(publisher, "a") for publisher in publishers]
+    publications = [PlannedPublication(publisher, "a") for publisher in publishers]
     faults = Faults(toggles=toggles, without=("Ack",))
     info = lookup(protocol)
     setting = Setting(info, {}, 3, 0, edges=LINE_3, groups=groups, faults=faults)
@@ -297,10 +297,13 @@ def test_delta_neighbourhood_may_miss_a_node_that_is_suspected_wrongly() -> None
         ({"edges": [(0, 0), (1, 2)]}, "edges: 0-0"),
         ({"groups": {"a": (0, 7)}}, "7"),
         ({"groups": {"a": ()}}, "not nodes"),
-        ({"publications": [Publication(0, "b")]}, "unknown group 'b'"),
-        ({"publications": [Publication(0, "t0", (0,))]}, "m1 is not an earlier message"),
+        ({"publications": [PlannedPublication(0, "b")]}, "unknown group 'b'"),
+        ({"publications": [PlannedPublication(0, "t0", (0,))]}, "m1 is not an earlier message"),
         (
-            {"groups": {"a": (1,), "b": (2,)}, "publications": [Publication(0, "a"), Publication(2, "b", (0,))]},
+            {
+                "groups": {"a": (1,), "b": (2,)},
+                "publications": [PlannedPublication(0, "a"), PlannedPublication(2, "b", (0,))],
+            },
             "n2 never has m1",
         ),
         ({"faults": Faults(losses=1)}, "losses: only where packets may overtake"),
@@ -328,21 +331,23 @@ def test_groups_are_not_for_clients() -> None:
 @pytest.mark.parametrize(
     ("step", "problem"),
     [
-        (Step("n0", timer="tick"), "only when everyone settles"),
-        (Step("n0", about=("n0",), suspects=True), "not linked"),
-        (Step("n0", about=("n9",), suspects=True), "'n9'"),
-        (Step("n1"), "must have m1 before"),
-        (Step("n0", "n1", lost=True), "nothing is on its way"),
+        (NodeStep("n0", timer="tick"), "only when everyone settles"),
+        (NodeStep("n0", about=("n0",), suspects=True), "not linked"),
+        (NodeStep("n0", about=("n9",), suspects=True), "'n9'"),
+        (NodeStep("n1"), "must have m1 before"),
+        (NodeStep("n0", "n1", lost=True), "nothing is on its way"),
     ],
 )
-def test_a_step_that_cannot_be_is_refused(step: Step, problem: str) -> None:
+def test_a_step_that_cannot_be_is_refused(step: NodeStep, problem: str) -> None:
     groups = {"a": (0, 1)}
     setting = Setting(lookup("cbcast"), {}, 2, 0, overlay="line", groups=groups)
-    stage = FaultyStage(setting, configuration_of(2, groups, [Publication(0, "a"), Publication(1, "a", (0,))]))
+    stage = FaultyStage(
+        setting, configuration_of(2, groups, [PlannedPublication(0, "a"), PlannedPublication(1, "a", (0,))])
+    )
 
     with pytest.raises(UsageError, match=problem):
         stage.take(step)
 
 
 def test_a_toggle_that_stays_is_not_taken_back() -> None:
-    assert Toggle(0, (1, 2), stays=True).inputs() == [Suspicion((1, 2), on=True)]
+    assert Toggle(0, (1, 2), stays=True).inputs() == [DetectorChange((1, 2), on=True)]

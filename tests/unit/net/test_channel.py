@@ -25,7 +25,7 @@ def channel(**settings: int) -> tuple[Channel, list[bool]]:
 
 def connect(one: Channel, received: int = 0, connection: int = 1) -> list[bytes]:
     """A new connection to a peer that has so much: what is sent again."""
-    one.open(connection)
+    one.open(connection, now_ns=0)
     return one.resume(cast("WireConnection", object()), received)
 
 
@@ -66,7 +66,7 @@ def test_what_is_pushed_without_a_connection_waits_for_one() -> None:
 
 def test_a_connection_carries_nothing_before_the_peer_has_said_what_it_has() -> None:
     one, _ = channel()
-    one.open(1)
+    one.open(1, now_ns=0)
     assert (one.connection, one.connected) == (1, False)
 
 

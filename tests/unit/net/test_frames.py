@@ -55,7 +55,7 @@ def test_frames_before_the_nonsense_are_good() -> None:
     reader = FrameReader("peer", 100)
     assert reader.feed(packet_frame(b"good") + struct.pack(">IB", 1 << 30, PACKET)) == [(PACKET, packet_frame(b"good"))]
     assert reader.broken is not None
-    assert reader.broken.reason == "announces a frame of 1073741824 bytes; the limit is 101"
+    assert reader.broken.reason == "announces a frame of 1073741824 bytes; the limit is 101 (max_payload_bytes)"
 
 
 @given(st.binary(max_size=300), st.integers(1, 100))
@@ -70,9 +70,9 @@ def test_a_large_frame_in_small_pieces_is_put_together_once() -> None:
     looked_at: list[int] = []
 
     class Watched(FrameReader):
-        def _cut(self, buffer: bytes) -> list[tuple[int, bytes]]:
-            looked_at.append(len(buffer))
-            return super()._cut(buffer)
+        def _cut(self, buffer: bytes, start: int) -> list[tuple[int, bytes]]:
+            looked_at.append(len(buffer) - start)
+            return super()._cut(buffer, start)
 
     frame = packet_frame(bytes(1 << 20))
     reader = Watched("peer", 1 << 20)
@@ -109,11 +109,11 @@ def test_what_follows_a_greeting_is_left_for_whoever_reads_on() -> None:
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (packet_frame(bytes(101)), "announces a frame of 102 bytes; the limit is 101"),
+        (packet_frame(bytes(101)), "announces a frame of 102 bytes; the limit is 101 (max_payload_bytes)"),
         (bytes(5), "announces a frame without a kind"),
         (struct.pack(">IB", 1, 0), "sends a frame of kind 0, which does not exist"),
         (struct.pack(">IB", 1, 9), "sends a frame of kind 9, which does not exist"),
-        (b"\xff" * OVERHEAD_BYTES, "announces a frame of 4294967295 bytes; the limit is 101"),
+        (b"\xff" * OVERHEAD_BYTES, "announces a frame of 4294967295 bytes; the limit is 101 (max_payload_bytes)"),
     ],
 )
 def test_a_stream_that_cannot_be_one_of_frames_is_the_peers_fault(data: bytes, complaint: str) -> None:

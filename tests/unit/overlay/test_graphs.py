@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.overlay.graphs import Graph, build_graph
-from ordercast.scenario.model import Clique, Edges, Line, Overlay, RandomTree, Regular, Ring, Servers, Star, Tree
+from ordercast.scenario.model import Clique, Edges, LineGraph, Overlay, RandomTree, Regular, Ring, Servers, Star, Tree
 
 
 def _degrees(graph: Graph) -> list[int]:
@@ -22,7 +22,7 @@ def _degrees(graph: Graph) -> list[int]:
     ("overlay", "edges", "degrees"),
     [
         (Clique(nodes=6), 15, [5] * 6),
-        (Line(nodes=6), 5, [1, 1, 2, 2, 2, 2]),
+        (LineGraph(nodes=6), 5, [1, 1, 2, 2, 2, 2]),
         (Ring(nodes=6), 6, [2] * 6),
         (Ring(nodes=2), 1, [1, 1]),
         (Star(nodes=6), 5, [1, 1, 1, 1, 1, 5]),
@@ -45,7 +45,7 @@ def test_each_shape_has_its_nodes_and_edges(overlay: Overlay, edges: int, degree
 
 shapes = st.one_of(
     st.builds(Clique, nodes=st.integers(1, 12)),
-    st.builds(Line, nodes=st.integers(1, 30)),
+    st.builds(LineGraph, nodes=st.integers(1, 30)),
     st.builds(Ring, nodes=st.integers(1, 30)),
     st.builds(Star, nodes=st.integers(1, 30)),
     st.builds(Tree, nodes=st.integers(1, 40), branching=st.integers(1, 5)),
@@ -86,17 +86,17 @@ def test_random_shapes_differ_between_seeds() -> None:
 
 def test_only_trees_count_as_trees() -> None:
     assert build_graph(Tree(nodes=9), 0).is_tree
-    assert build_graph(Line(nodes=9), 0).is_tree
+    assert build_graph(LineGraph(nodes=9), 0).is_tree
     assert not build_graph(Ring(nodes=9), 0).is_tree
 
 
 def test_reachability_can_do_without_some_nodes() -> None:
-    line = build_graph(Line(nodes=5), 0)
+    line = build_graph(LineGraph(nodes=5), 0)
     assert line.reachable(NodeId("n0"), without=[NodeId("n2")]) == {"n0", "n1"}
 
 
 def test_children_are_seen_from_the_root() -> None:
-    line = build_graph(Line(nodes=3), 0)
+    line = build_graph(LineGraph(nodes=3), 0)
     assert line.children(NodeId("n1")) == {"n0": [], "n1": ["n0", "n2"], "n2": []}
 
 

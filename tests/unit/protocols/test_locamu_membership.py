@@ -12,10 +12,10 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
 from ordercast.protocols.locamu.membership.entrance import DEPARTED, GONE, INSIDE, OUTSIDE
 from ordercast.protocols.locamu.membership.notices import (
-    Ask,
     Depart,
     Knock,
-    Members,
+    MembersChange,
+    MembershipAsk,
     Settled,
     Stable,
     Welcome,
@@ -82,9 +82,9 @@ def test_a_message_goes_by_the_list_of_its_publisher_wherever_it_is() -> None:
     """LCM-E3: 0 publishes by the old list while the routers on the way have the new one."""
     tree = ChangingTree(LINE, {"g": "13"})
     tree.subscribe("4", "g")
-    tree.pass_on(Ask, "4321")
+    tree.pass_on(MembershipAsk, "4321")
     old = tree.broadcast("0", topic="g")
-    tree.pass_on(Members, "1234")
+    tree.pass_on(MembersChange, "1234")
     new = tree.broadcast("2", topic="g")
     tree.settle()
     assert tree.ids("4") == [new.id]
@@ -96,9 +96,9 @@ def test_a_message_waits_for_the_list_it_goes_by() -> None:
     """LCM-E3: a jump brings a message of the new list before the list itself."""
     tree = ChangingTree(LINE, {"g": "0", "h": "3"}, delta=False)
     tree.subscribe("4", "g")
-    tree.pass_on(Ask, "43210")
+    tree.pass_on(MembershipAsk, "43210")
     tree.suspect("1", by="0")
-    tree.pass_on(Members, "02")
+    tree.pass_on(MembersChange, "02")
     message = tree.broadcast("2", topic="g")
     tree.carry(message, to="1", by="2")
     assert [copy.message for copy in tree.machine("1").held.copies.values()] == [message]
@@ -112,9 +112,9 @@ def test_lists_are_kept_until_everybody_has_a_newer_one() -> None:
     """LCM-E5: 3 has not heard of the change; the others keep the old list for what 3 may publish."""
     tree = ChangingTree(LINE, {"g": "1"})
     tree.subscribe("0", "g")
-    tree.pass_on(Ask, "01")
-    tree.pass_on(Members, "12")
-    tree.pass_on(Members, "10")
+    tree.pass_on(MembershipAsk, "01")
+    tree.pass_on(MembersChange, "12")
+    tree.pass_on(MembersChange, "10")
     assert sorted(tree.machine("2").tables.lists[Topic("g")]) == [0, 1]
     assert not tree.notices(Stable)
     old = tree.broadcast("3", topic="g")
@@ -330,7 +330,7 @@ def _first_word_of_a_new_leaf(tree: ChangingTree) -> ChangingTree:
     _carry_but_for(tree, Welcome)
     tree.suspect("1", by="0")
     tree.unsubscribe("0", "g")
-    tree.pass_on(Members, "02")
+    tree.pass_on(MembersChange, "02")
     tree.suspect("2", by="x")
     message = tree.broadcast("x", topic="g")
     tree.fire("x", "knock")

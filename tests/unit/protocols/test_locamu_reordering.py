@@ -9,6 +9,7 @@ import pytest
 
 from ordercast.core.machine import Outbox
 from ordercast.core.messages import Message, Packet
+from ordercast.protocols.locamu.links import LinkEnds
 from ordercast.protocols.locamu.node import Locamu
 from ordercast.protocols.locamu.packets import Data
 from ordercast.protocols.locamu.variants import LOCAMU
@@ -65,3 +66,18 @@ def test_links_that_reorder_cost_little_more_with_sessions_than_without(high_ms:
 
     assert copies <= more * copies_whole
     assert latency_ms <= more * latency_ms_whole
+
+
+def test_sessions_that_are_given_up_again_and_again_are_tried_ever_more_seldom() -> None:
+    """LCM-H5: a link that never carries one costs whole headers and little else; one that does is tried soon again."""
+    links = LinkEnds(delta=True)
+    pauses = []
+    for _ in range(6):
+        links.give_up(1)
+        pauses.append(links.outgoing[1].whole)
+        links.outgoing[1].whole = 0
+    assert pauses == [32, 128, 512, 2048, 8192, 8192]
+    links.outgoing[1].session, links.outgoing[1].number = 1, 4 * 8192 + 1
+    links.give_up(1)
+
+    assert links.outgoing[1].whole == 32

@@ -10,7 +10,7 @@ from ordercast.protocols.locamu.packets import Data
 from ordercast.protocols.locamu.rules import radii
 from ordercast.protocols.locamu.sizes import formula, largest, streams_around
 from ordercast.scenario.load import parse_scenario
-from ordercast.sim.links.network import Channel
+from ordercast.sim.links.network import LinkDirection
 from ordercast.sim.links.world import World
 from ordercast.sim.run import live
 from tests.support.locamu_lab import TreeGroup, line
@@ -70,15 +70,15 @@ def test_an_average_header_in_a_large_tree_is_what_the_model_says(monkeypatch: p
         "workload": [{"kind": "open", "arrival": "regular", "rate_per_s": 200, "publishers": ["n37"]}],
         "trace": {"record": "app"},
     }
-    codec, transmit = lookup("locamu").codec(), Channel.transmit
+    codec, transmit = lookup("locamu").codec(), LinkDirection.transmit
     headers: list[int] = []
 
-    def weigh(channel: Channel, packet: Packet, size: int = 0) -> None:
+    def weigh(channel: LinkDirection, packet: Packet, size: int = 0) -> None:
         if isinstance(packet, Data):
             headers.append(codec.size(packet) - len(packet.message.payload))
         transmit(channel, packet, size)
 
-    monkeypatch.setattr(Channel, "transmit", weigh)
+    monkeypatch.setattr(LinkDirection, "transmit", weigh)
     world = World(parse_scenario(raw), lookup("locamu"), 0, None)
     live(world)
     assert sum(headers) / len(headers) < 289 / 6

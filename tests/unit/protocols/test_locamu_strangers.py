@@ -10,10 +10,10 @@ from ordercast.core.messages import Guarantee, Message
 from ordercast.protocols.locamu.membership.notices import (
     EVERYBODY,
     Content,
-    Members,
+    MembersChange,
     Settled,
     Stable,
-    View,
+    TreeChange,
     Welcome,
     encode,
 )
@@ -71,10 +71,10 @@ def test_a_held_copy_that_makes_no_sense_is_complained_of_once() -> None:
     [
         Settled(99),
         Stable(GROUP, 99),
-        Members(GROUP, 1, NodeId("zz"), joins=True),
-        View(1, NodeId("x"), NodeId("zz")),
-        View(1, NodeId("2"), None),
-        View(7, NodeId("x"), NodeId("2")),
+        MembersChange(GROUP, 1, NodeId("zz"), joins=True),
+        TreeChange(1, NodeId("x"), NodeId("zz")),
+        TreeChange(1, NodeId("2"), None),
+        TreeChange(7, NodeId("x"), NodeId("2")),
     ],
     ids=str,
 )

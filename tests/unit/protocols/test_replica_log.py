@@ -11,13 +11,13 @@ from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.wire import Codec
-from ordercast.protocols.replicated.log import LOG_PACKETS, Append, Entry, Prepare, Promise, ReplicaLog, Stale
+from ordercast.protocols.replicated.log import LOG_PACKETS, Append, LogEntry, Prepare, Promise, ReplicaLog, Stale
 
 A, B, C = map(NodeId, "abc")
 
 
-def entry(number: int, body: bytes = b"x") -> Entry:
-    return Entry(NodeId("client"), number, body)
+def entry(number: int, body: bytes = b"x") -> LogEntry:
+    return LogEntry(NodeId("client"), number, body)
 
 
 LONG = bytes(20_000)

@@ -13,7 +13,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.protocols import lookup
 from ordercast.protocols.replicated.groups import Division
-from ordercast.protocols.replicated.log import Append, Entry, Prepare, Promise
+from ordercast.protocols.replicated.log import Append, LogEntry, Prepare, Promise
 from ordercast.protocols.replicated.machine import Forward, Input, Taken
 from ordercast.protocols.replicated.variants import EnteringSkeen
 from tests.support.group import Group, assert_copy_is_independent
@@ -207,7 +207,7 @@ def test_a_replica_that_does_not_lead_takes_no_forwarded_input() -> None:
     machine = group.machines[NodeId("n1")]
     frozen = machine.frozen()
     out = EffectLog()
-    machine.on_receive(NodeId("n2"), Forward(Entry(NodeId("n5"), 1, b"x")), out)
+    machine.on_receive(NodeId("n2"), Forward(LogEntry(NodeId("n5"), 1, b"x")), out)
     assert not out.effects
     assert machine.frozen() == frozen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ordercast.trace.store import Manifest
-from ordercast.verify.spark.run_metrics import QUANTILES, Distribution, RunMetrics, Slice, TimelineMark
+from ordercast.verify.metrics.values import QUANTILES, Distribution, RunMetrics, Slice, TimelineMark
 from ordercast.verify.verdict import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, CheckResult, Verdict, Witness
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ordercast.report.page import RunReport, render
 from ordercast.report.trees import layout
-from ordercast.verify.spark.run_metrics import MeasuredRepair, ReplicaDigest, RunMetrics, TimelineMark, Topology
+from ordercast.verify.metrics.values import MeasuredRepair, ReplicaDigest, RunMetrics, TimelineMark, Topology
 from tests.unit.report.builders import full_metrics, manifest, verdict
 from tests.unit.report.test_page import Page
 
@@ -43,8 +43,16 @@ def page_of(metrics: RunMetrics) -> Page:
 def test_the_page_shows_the_tree_before_and_at_the_end_with_the_dead_marked() -> None:
     text = page_of(broker_run()).text
     assert "before the first fault" in text
-    assert "The tree of brokers : 2 brokers at the end, root b1; down: b0; clients 1." in text
-    assert text.count("✕ b0") == 3  # In both trees and on the line of its crash.
+    assert "The tree of brokers : 2 brokers at the end, root b1; down: b0 (which was the root); clients 1." in text
+    assert "✕ b0 (root)" in text
+    assert text.count("✕ b0") == 4  # In both trees, and on the lines of its crash in time and among the repairs.
+
+
+def test_the_story_names_who_was_killed_when_and_what_it_took() -> None:
+    text = page_of(broker_run()).text
+    assert "Killed: b0 (the root) at 900 ms." in text
+    assert "2 brokers lost their parent and found another, the slowest after 60 ms." in text
+    assert "2 clients lost their broker and found another after 30 ms; 1 found none until the end." in text
 
 
 def test_a_run_without_faults_has_one_tree() -> None:
@@ -70,7 +78,7 @@ def test_every_repair_is_told_with_what_it_took() -> None:
 @pytest.mark.parametrize(("other", "words"), [("d1", "equal"), ("d2", "2 different states")])
 def test_replicas_are_compared(other: str, words: str) -> None:
     text = page_of(broker_run(digests=[ReplicaDigest("cho", "t", "d1"), ReplicaDigest("dan", "t", other)])).text
-    assert f"cho t d1 {words} dan t {other} {words}" in text
+    assert f"t cho d1 {words} t dan {other} {words}" in text
 
 
 def test_a_run_without_brokers_has_none_of_it() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ordercast.report.figures import cumulative, over_time, repair_spans
-from ordercast.verify.spark.run_metrics import TimelineMark
+from ordercast.verify.metrics.values import TimelineMark
 from tests.unit.report.builders import full_metrics, spread
 
 

@@ -23,9 +23,9 @@ def test_times_choose_their_unit(value: float | None, words: str) -> None:
     assert rows.milliseconds(value) == words
 
 
-def test_what_is_missing_is_a_dash_in_the_tables_and_a_reason_beside_them() -> None:
+def test_what_is_missing_has_no_row_and_a_reason_beside_the_tables() -> None:
     metrics = bare_metrics()
-    assert dict(rows.scalars(metrics))["deliveries per second"] == "—"
+    assert "deliveries per second" not in dict(rows.scalars(metrics))
     assert rows.distributions(metrics) == []
     assert rows.reasons(metrics) == [("latency_ms, timeline", "the trace has no time_ns"), ("drops", "no rows")]
 
@@ -48,3 +48,8 @@ def test_every_distribution_that_was_measured_has_a_row() -> None:
         "crash to suspicion",
         "repair",
     ]
+
+
+def test_columns_in_which_nobody_has_a_value_are_left_out() -> None:
+    headers, cells = rows.known_columns(("run", "p50", "p99"), [("a", "—", "3"), ("b", "—", "—")])
+    assert (headers, cells) == (["run", "p99"], [["a", "3"], ["b", "—"]])

@@ -29,6 +29,7 @@ def test_verdicts_come_with_the_story_of_each_violation() -> None:
     assert any(line.split()[:5] == ["causal", "fail", "yes", "3,600", "2"] for line in lines)
     assert "causal broken at cho: ann#4, bob#9" in lines
     assert "  3. cho delivered bob#9 first" in lines
+    assert lines[-1] == "and 1 more of causal (--json and the report tell of some)"
     assert not any(line.startswith("total") for line in lines), "nobody claimed it and it does not apply"
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ordercast.core.errors import UsageError
 from ordercast.services.bank import interest
-from ordercast.services.bank_checks import BankStep, History, bank_violations
+from ordercast.services.bank_checks import BankStep, ReplicaHistory, bank_violations
 from ordercast.services.bank_workload import BankWorkload
 
 
@@ -43,7 +43,7 @@ def test_a_workload_that_makes_no_sense_is_refused(fields: dict[str, float]) -> 
         BankWorkload(**fields)  # type: ignore[arg-type]
 
 
-def _history(**changes: object) -> History:
+def _history(**changes: object) -> ReplicaHistory:
     steps = [
         BankStep("c#1", "deposit", ("a", 100), None, 100),
         BankStep("c#2", "withdraw", ("a", 30), None, 70),
@@ -51,11 +51,11 @@ def _history(**changes: object) -> History:
         BankStep("c#4", "transfer", ("a", "b", 20), None, (50, 20)),
         BankStep("c#5", "apply_interest", ("a",), None, (50, 0)),
     ]
-    return msgspec.structs.replace(History("r", steps, {"a": 50, "b": 20}), **changes)
+    return msgspec.structs.replace(ReplicaHistory("r", steps, {"a": 50, "b": 20}), **changes)
 
 
 def test_equal_histories_have_no_violation_also_after_a_trip_through_json() -> None:
-    again = msgspec.json.decode(msgspec.json.encode(_history(replica="s")), type=History)
+    again = msgspec.json.decode(msgspec.json.encode(_history(replica="s")), type=ReplicaHistory)
     assert bank_violations([_history(), again]) == []
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ordercast.services.bank_checks import History, bank_violations
+from ordercast.services.bank_checks import ReplicaHistory, bank_violations
 from ordercast.services.bank_workload import BankWorkload
 from ordercast.services.local_bus import LocalHub
 from tests.support.bank_lab import BankNode, rest, run_workload
 from tests.support.loop import run_async
 
 
-def _run(seed: int, workload: BankWorkload, scope: str = "session") -> tuple[list[History], list[list[str]]]:
-    async def main() -> tuple[list[History], list[list[str]]]:
+def _run(seed: int, workload: BankWorkload, scope: str = "session") -> tuple[list[ReplicaHistory], list[list[str]]]:
+    async def main() -> tuple[list[ReplicaHistory], list[list[str]]]:
         hub = LocalHub(seed=seed, order_scope=scope)
         nodes = [BankNode(hub.connect(name)) for name in ("ann", "bob", "cho")]
         async with nodes[0].node, nodes[1].node, nodes[2].node:

@@ -121,3 +121,13 @@ def test_a_run_that_never_rests_ends_at_the_deadline() -> None:
 def test_milliseconds_become_whole_nanoseconds() -> None:
     assert ns(1.5) == 1_500_000
     assert ns(0.1 + 0.2) == 300_000
+
+
+def test_once_the_background_is_over_nothing_is_planned_in_it_any_more() -> None:
+    clock = Scheduler()
+    happened: list[int] = []
+    clock.in_background(1, lambda *_: happened.append(1))
+    clock.drop_background()
+    clock.in_background(2, lambda *_: happened.append(2))
+    clock.run_until(3)
+    assert happened == []

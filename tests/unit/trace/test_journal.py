@@ -15,7 +15,8 @@ from ordercast.pubsub.publications import Publication
 from ordercast.trace.collect import JournalLife, collect
 from ordercast.trace.journal import Journal, Row, read_journal
 from ordercast.trace.schema import COLUMNS
-from ordercast.trace.store import Manifest, RunWriter, TraceError, event_files
+from ordercast.trace.store import Manifest, TraceError, event_files
+from ordercast.trace.writer import RunWriter
 
 MESSAGE = Message(Origin("n0"), 1, Topic("t"), b"abc", Guarantee.FIFO, ("k",), (NodeId("n1"),))
 
@@ -110,9 +111,9 @@ def test_a_batch_is_recorded_like_its_publications_one_by_one(tmp_path: Path) ->
     one, many = Journal(tmp_path / "one", packets=False), Journal(tmp_path / "many", packets=False)
     for publication in made:
         one.publish(1, publication)
+        many.publish(1, publication)
     for publication in made:
         one.deliver(2, publication)
-    many.publish_many(1, made)
     many.deliver_many(2, made)
     one.close()
     many.close()

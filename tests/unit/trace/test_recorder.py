@@ -13,7 +13,8 @@ from ordercast.trace import recorder as recorder_module
 from ordercast.trace.describe import trace_format_page
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.schema import COLUMNS, KINDS
-from ordercast.trace.store import Manifest, RunWriter
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import RunWriter
 
 NAMES = [name for name, _, _ in COLUMNS]
 

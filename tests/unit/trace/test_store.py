@@ -10,9 +10,10 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from ordercast.trace import store
+from ordercast.trace.arrow_schema import EVENT_SCHEMA
 from ordercast.trace.schema import COLUMNS, FORMAT, KINDS
-from ordercast.trace.store import EVENT_SCHEMA, Manifest, RunWriter, TraceError, event_files, is_run, read_manifest
+from ordercast.trace.store import Manifest, TraceError, crc32_of, event_files, is_run, read_manifest
+from ordercast.trace.writer import RunWriter
 
 MANIFEST = Manifest(run_id="r", protocol="flood", guarantee="eventual")
 
@@ -41,7 +42,7 @@ def test_the_columns_are_those_of_the_published_format() -> None:
     ]
     assert " ".join(KINDS) == (
         "publish deliver send receive subscribe unsubscribe join leave crash recover suspect "
-        "repair_start repair_end drop"
+        "link repair_start repair_end drop"
     )
     assert FORMAT == 1
 
@@ -58,7 +59,9 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert table.schema.equals(EVENT_SCHEMA)
     assert table["seq"].to_pylist() == [0, 1, 2]
     assert table.to_pylist()[0]["info"] == [("k", "v")]
-    assert read_manifest(tmp_path / "run") == MANIFEST
+    read = read_manifest(tmp_path / "run")
+    assert msgspec.structs.replace(read, crc32={}) == MANIFEST
+    assert read.crc32 == {file.name: crc32_of(file) for file in event_files(tmp_path / "run")}
 
 
 def test_nothing_is_visible_under_the_real_name_until_the_run_is_sealed(tmp_path: Path) -> None:
@@ -76,7 +79,9 @@ def test_an_aborted_run_leaves_nothing_and_an_earlier_one_alone(tmp_path: Path) 
     second.write([_row(0)])
     second.abort()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    assert read_manifest(tmp_path / "run") == MANIFEST
+    read = read_manifest(tmp_path / "run")
+    assert msgspec.structs.replace(read, crc32={}) == MANIFEST
+    assert read.crc32 == {file.name: crc32_of(file) for file in event_files(tmp_path / "run")}
 
 
 def test_a_run_replaces_an_earlier_run_or_an_empty_directory(tmp_path: Path) -> None:
@@ -110,7 +115,7 @@ def test_a_run_without_events_still_has_a_readable_file(tmp_path: Path) -> None:
 
 
 def test_a_long_run_is_cut_into_several_files_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "FILE_ROWS", 10)
+    monkeypatch.setattr("ordercast.trace.writer.FILE_ROWS", 10)
     writer = RunWriter(tmp_path / "run")
     for start in range(0, 35, 5):
         writer.write([_row(start + i) for i in range(5)])

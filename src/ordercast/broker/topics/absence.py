@@ -12,6 +12,8 @@ _DUE = ("topics", "absent")
 _TELL = ("topics", "tell_absent")
 _SHORT = 8
 """An absence of this part of the patience is told; most are over before."""
+_COMING = 10
+"""Somebody who comes back topic by topic has so many times the patience for all of them."""
 
 
 class Absence(TopicsPart):
@@ -24,6 +26,10 @@ class Absence(TopicsPart):
         """What of it the brokers below do not know."""
         self._back: set[tuple[Topic, Origin]] = set()
         """Those of whom the brokers below believe that they are absent, and who are not."""
+        self._came_ns: dict[Origin, int] = {}
+        """When somebody who is absent from a topic has come back to another one."""
+        self._spared_ns: dict[Origin, int] = {}
+        """Since when it is not given up for that reason."""
         self._told_any = False
         self._tells_all = True
         """Whether the brokers below know nothing from this root yet."""
@@ -54,6 +60,7 @@ class Absence(TopicsPart):
             self._back |= back - self._untold
             self._untold -= back
             self._untold.update((topic, member) for member in new)
+            self._came_ns.update((member, self.wires.now_ns) for _, member in back)
         if self._untold and not self._tells:
             self._tells = True
             self.wires.set_timer(_TELL, self._patience_ns // _SHORT)
@@ -86,7 +93,16 @@ class Absence(TopicsPart):
         for members in self.since.values():
             members.update({member: again for member in members if member in late})
         self._watch()
-        return sorted(late)
+        coming = {member for member in late if self._is_coming(member)}
+        self._spared_ns = {member: self._spared_ns.get(member, self.wires.now_ns) for member in coming}
+        self._came_ns = {member: came for member, came in self._came_ns.items() if came > limit}
+        return sorted(late - coming)
+
+    def _is_coming(self, member: Origin) -> bool:
+        """BRK-M10: it has come back to another topic lately; with very many of them that goes on for long."""
+        now = self.wires.now_ns
+        came_ns, spared_ns = self._came_ns.get(member, now - self._patience_ns), self._spared_ns.get(member, now)
+        return came_ns > now - self._patience_ns and spared_ns > now - _COMING * self._patience_ns
 
     # Telling others
 

@@ -5,16 +5,19 @@ Rules BRK-M4 and BRK-M7 to BRK-M11.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
-from ordercast.broker.roster_book import FOR_EVER, broker_of, departure, fence
+from ordercast.broker.roster_book import FOR_EVER, broker_of, departure, fence, older_sessions, written
 from ordercast.broker.topics.absence import Absence
 from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.join_wave import JoinWaves
+from ordercast.broker.topics.member import Coverage
 from ordercast.broker.topics.roster_news import RosterNews
 from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Origin, Topic
+from ordercast.pubsub.filters import followed, is_following, matches
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, RosterUpdate
 
 _UPDATES_OF_A_TERM = 1 << 24
@@ -30,8 +33,8 @@ class AttachAnswers(Protocol):
 class Authority(TopicsPart):
     """The root's decisions and what they rest on. Empty at every other broker, and begun anew in every term."""
 
-    constant = (*TopicsPart.constant, "grants", "news", "waves", "absence", "members")
-    members: AttachAnswers
+    constant = (*TopicsPart.constant, "grants", "news", "waves", "absence", "answers")
+    answers: AttachAnswers
 
     def __init__(
         self, state: TopicsState, grants: Grants, news: RosterNews, waves: JoinWaves, absence: Absence
@@ -50,13 +53,12 @@ class Authority(TopicsPart):
         self.opened: set[Topic] = set()
         self.asks: dict[Topic, dict[Origin, AttachRequest]] = {}
         self.joining: dict[Topic, set[Origin]] = {}
-        self.announced: set[Topic] = set()
-        """Topics whose name every watcher in the tree was told in this term, and has answered."""
         self.known_to_few: set[tuple[Topic, Origin]] = set()
         """Members whose wave did not reach enough brokers: it is sent again before they are granted."""
         self.began: dict[tuple[Topic, Origin], int] = {}
         """The epochs in which members joined that were none before."""
-        self.fencing: set[Origin] = set()
+        self.fencing: dict[Origin, bool] = {}
+        """Sessions whose fences are on their way, and whether their clients have asked for it (BRK-F2)."""
 
     # BRK-M4, BRK-M7, BRK-M9
 
@@ -68,7 +70,15 @@ class Authority(TopicsPart):
         asks = self.asks.setdefault(packet.topic, {})
         if packet.member not in asks or asks[packet.member].epoch <= packet.epoch:
             asks[packet.member] = packet
+        if self.tree.decides:
+            self._replace_older(packet)
         self.serve(packet.topic)
+
+    def _replace_older(self, packet: AttachRequest) -> None:
+        """BRK-M13: whoever asks under the same name with a later session is the same client, started anew."""
+        for member in older_sessions(packet.member, self.book.live(packet.topic)):
+            self.wires.count("sessions_replaced")
+            self._fence(member)
 
     def serve(self, topic: Topic) -> None:
         """Decide on every request for the topic that can be decided."""
@@ -81,7 +91,7 @@ class Authority(TopicsPart):
                 continue
             if self.book.fenced(member):
                 del asks[member]
-                self.members.answer(packet.path, AttachDenied(topic, member, packet.epoch, packet.path))
+                self.answers.answer(packet.path, AttachDenied(topic, member, packet.epoch, packet.path))
             elif self.book.over(topic, member, packet.epoch):
                 del asks[member]  # It has left since it asked.
             elif packet.epoch < self.book.epoch(topic, member):
@@ -104,13 +114,25 @@ class Authority(TopicsPart):
         A root of a later term then knows at which epoch the member is to be found: coverage by an edge that it has
         left, and that has not noticed, must not count. That edge drops it as the wave passes.
         """
-        first = packet.topic not in self.announced or not self.book.live(packet.topic)
+        followers = self.followers(packet.topic)
+        followers.pop(packet.member, None)
         if self.book.epoch(packet.topic, packet.member) < 0:
             self.began[packet.topic, packet.member] = packet.epoch
         self.opened.add(packet.topic)
         self.joining.setdefault(packet.topic, set()).add(packet.member)
         self.known_to_few.discard((packet.topic, packet.member))
-        self.waves.begin(RosterUpdate(self._update_id(), packet.topic, packet.member, packet.epoch, first))
+        entries = tuple(written(member, epoch) for member, epoch in sorted(followers.items()))
+        self.waves.begin(RosterUpdate(self._update_id(), packet.topic, packet.member, packet.epoch, entries))
+
+    def followers(self, topic: Topic) -> dict[Origin, int]:
+        """BRK-W2: who is recorded as a member in advance, because it follows a filter that takes the topic in.
+
+        All who do when the topic begins; later those of them who have not come yet, since an earlier wave may have
+        reached too few.
+        """
+        if is_following(topic):
+            return {}
+        return self.book.awaited(topic) if self.book.live(topic) else self.book.followers(topic)
 
     def _update_id(self) -> int:
         self.updates += 1
@@ -120,13 +142,13 @@ class Authority(TopicsPart):
         """BRK-M9.3: all brokers that are there know; `enough` of all that belong to the tree do."""
         topic, member = update.topic, update.member
         if not topic:
-            self.fencing.discard(member)
+            on_purpose = self.fencing.pop(member, False)
             if enough and self.tree.decides:
-                self._fenced(member)
+                self.wires.count("sessions_ended" if on_purpose else "members_fenced")
+                self.news.learn({}, fence(member))
             return
         self.joining.get(topic, set()).discard(member)
         if enough:
-            self.announced.add(topic)
             self.serve(topic)
         else:  # It is asked for again (BRK-M3).
             self.known_to_few.add((topic, member))
@@ -138,7 +160,7 @@ class Authority(TopicsPart):
         self.wires.count("attaches_granted")
         new = self.began.get((topic, member)) == packet.epoch
         grant = AttachGranted(topic, self.tree.term, member, packet.epoch, packet.path, new)
-        self.members.answer(packet.path, grant)
+        self.answers.answer(packet.path, grant)
         node = self.nodes.get(topic)
         if node is not None:
             self.state.vote_again(node)
@@ -155,16 +177,51 @@ class Authority(TopicsPart):
 
     def may_open(self, node: TopicNode) -> bool:
         """F-TOT-9: a root grants nothing before the logs of all members are in."""
-        return self.book.live(node.topic) <= self._present(node)
+        return self.book.live(node.topic) - self.book.awaited(node.topic).keys() <= self._answered_for(node)
+
+    def all_present(self, topic: Topic) -> bool:
+        """BRK-F6: whether no live member of the topic is away."""
+        return self.book.live(topic) <= self._present(self.nodes.get(topic))
+
+    def unanswered_for(self, topic: Topic) -> set[Origin]:
+        """ARC-C3: live members that are away, and for whom no broker answers."""
+        node = self.nodes.get(topic)
+        return set(self.book.live(topic)) - (self._answered_for(node) if node is not None else set())
+
+    def forget_closed(self) -> None:
+        """BRK-F7: nothing is known of folded sessions one by one."""
+        closed = self.book.closed
+        for key in [key for key in self.began if key[1] in closed]:
+            del self.began[key]
+
+    def forget_topics(self, topics: Iterable[Topic]) -> None:
+        """BRK-S9: nobody takes part in them; a topic without members is open."""
+        for topic in topics:
+            self.opened.discard(topic)
+            if not self.asks.get(topic, True):
+                del self.asks[topic]
+            if not self.joining.get(topic, True):
+                del self.joining[topic]
 
     def _present(self, node: TopicNode | None) -> set[Origin]:
         """The members that are here or below, in the epoch that was recorded last or a later one."""
-        if node is None:
-            return set()
+        return self._latest(node, node.roll().here) if node is not None else set()
+
+    def _answered_for(self, node: TopicNode) -> set[Origin]:
+        """BRK-M14: those, and the ones that are away and whose edge is here or below."""
+        roll = node.roll()
+        return self._latest(node, roll.here | roll.away)
+
+    def _latest(self, node: TopicNode, members: Coverage) -> set[Origin]:
         recorded = self.book.epoch
-        return {member for member, epoch in node.present() if epoch >= recorded(node.topic, member)}
+        return {member for member, epoch in members if epoch >= recorded(node.topic, member)}
 
     # BRK-M8, BRK-M10, BRK-M11
+
+    def end(self, member: Origin) -> None:
+        """BRK-F9: the session is over."""
+        if not self.book.fenced(member):
+            self._fence(member)
 
     def member_gone(self, packet: MemberGone) -> None:
         """BRK-M8, BRK-M11: unless the member has been granted a later attach."""
@@ -174,22 +231,29 @@ class Authority(TopicsPart):
         if topic:
             if self.grants.epoch(topic, member) <= packet.epoch:
                 self.news.learn({}, departure(topic, member, packet.epoch))
-        elif all(self.book.epoch(topic, member) <= packet.epoch for topic in self.book.topics_of(member)):
-            self._fence(member)
+                if is_following(topic):
+                    self._unfollowed(topic, member)
+        elif not self.book.fenced(member) and all(
+            self.book.epoch(topic, member) <= packet.epoch for topic in self.book.topics_of(member)
+        ):
+            self._fence(member, on_purpose=packet.on_purpose)
 
-    def _fence(self, member: Origin) -> None:
+    def _unfollowed(self, name: Topic, member: Origin) -> None:
+        """BRK-W3: nobody waits for it any more in topics of which it was to hear by the filter alone."""
+        for topic in self.book.topics_of(member):
+            epoch = self.book.awaited(topic).get(member)
+            if epoch is not None and matches(followed(name), topic) and member not in self.book.followers(topic):
+                self.news.learn({}, departure(topic, member, epoch))
+
+    def _fence(self, member: Origin, *, on_purpose: bool = False) -> None:
         """Every broker records it before it takes effect (BRK-M10).
 
         Whatever is still on its way from an edge that does not know is then here before anything is decided without
         the member. Where partitions are possible a majority is needed, or a later root would wait for it.
         """
         if member not in self.fencing:
-            self.fencing.add(member)
-            self.waves.begin(RosterUpdate(self._update_id(), Topic(""), member, FOR_EVER, first=False))
-
-    def _fenced(self, member: Origin) -> None:
-        self.wires.count("members_fenced")
-        self.news.learn({}, fence(member))
+            self.fencing[member] = on_purpose
+            self.waves.begin(RosterUpdate(self._update_id(), Topic(""), member, FOR_EVER))
 
     def _notice_absent(self, topic: Topic) -> None:
         absent = set(self.book.live(topic) - self._present(self.nodes.get(topic)))
@@ -211,10 +275,12 @@ class Authority(TopicsPart):
     def may_decide(self) -> None:
         """Everything that waited for the right to decide."""
         self.absence.inherit()
-        for topic in sorted({*self.book.topics(), *self.asks}):
+        for number, topic in enumerate(sorted({*self.book.topics(), *self.asks})):
             node = self.nodes.get(topic)
-            if node is not None:
+            if node is not None and number < self.state.portion:
                 self.roll_call(node)
+            elif node is not None:  # BRK-L7
+                self.state.look_later(node)
             else:
                 self.serve(topic)
                 self._notice_absent(topic)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.topic import Member, TopicNode
+from ordercast.broker.topics.member import Member
+from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import Origin, Topic
@@ -70,7 +71,7 @@ class Budgets(TopicsPart):
     def _exceeded(self, node: TopicNode, part: int) -> str:
         """The setting of which the topic holds more than one `part`-th; none: it does not."""
         settings, weight = self.settings, node.weight
-        if len(node.log) + len(node.pend) + len(node.hold) > settings.buffer_soft_limit // part:
+        if len(node.log) + len(node.pending.entries) + len(node.hold) > settings.buffer_soft_limit // part:
             return "buffer_soft_limit"
         if weight > settings.buffer_soft_bytes // part:
             return "buffer_soft_bytes"
@@ -128,7 +129,7 @@ class Budgets(TopicsPart):
 
     def _look_at(self, node: TopicNode, origin: Origin, known: tuple[Vector | None, int] | None) -> None:
         member, now = node.members[origin], self.wires.now_ns
-        if member.connection is None or not member.receives or member.leaving or _has_all(node, member):
+        if member.connection is None or not self.state.waits_for(node, member) or _has_all(node, member):
             return
         if known is None or _more(member.vector, known[0]):
             known = member.vector, now

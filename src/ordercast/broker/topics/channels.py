@@ -6,13 +6,15 @@ Nothing is sent on a new channel before the other end's summary has arrived; the
 from __future__ import annotations
 
 from ordercast.broker.topics.copies import Copies
+from ordercast.broker.topics.log import packets_of
 from ordercast.broker.topics.orphans import KeptEntries, Orphans
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.topic import TopicNode, packets_of
+from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Entries, TopicState
+from ordercast.pubsub.filters import is_following
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.pubsub.topic_packets import (
@@ -27,6 +29,9 @@ from ordercast.pubsub.topic_packets import (
     TopicReset,
 )
 
+_NOT_OPENED = 0
+"""The number of a channel that the parent has not been told of."""
+
 
 class Channels(TopicsPart):
     """Opens, synchronises and closes the channels of all topics."""
@@ -39,6 +44,7 @@ class Channels(TopicsPart):
         self.copies = copies
         self.orphans = orphans
         self.opened = 0
+        self.lives = 0
         self.repair_began_ns: int | None = None
         self.unsynchronised: set[tuple[str, int]] = set()
         self.repaired_topics = 0
@@ -51,8 +57,14 @@ class Channels(TopicsPart):
         node = self.nodes.get(topic)
         if node is None:
             node = self.nodes[topic] = TopicNode(topic, by_key=self.settings.order_scope == "key")
+            self._begin(node)
             self.open(node)
         return node
+
+    def _begin(self, node: TopicNode) -> None:
+        """BRK-M2: histories that clients have sent for an earlier log of the topic are not complete for this one."""
+        self.lives += 1
+        node.life = self.lives
 
     def keep(self, packet: Keep) -> None:
         """The parent asks this broker to hold a topic, whether or not it has members of it."""
@@ -63,9 +75,8 @@ class Channels(TopicsPart):
     def open(self, node: TopicNode) -> None:
         """BRK-S1: tell the parent what this broker has of the topic; the channel is live when it has answered."""
         node.up_live = False
-        node.open_id = 0
-        node.sent.clear()
-        node.member_sent = node.vote_sent = None
+        node.open_id = _NOT_OPENED
+        node.begin_channel()
         parent = self.tree.parent
         if parent is None:
             return
@@ -74,6 +85,7 @@ class Channels(TopicsPart):
         node.open_id = self.opened
         node.was_grounded = node.is_grounded()
         if self.repair_began_ns is not None:
+            self.unsynchronised.discard((node.topic, _NOT_OPENED))
             self.unsynchronised.add((node.topic, node.open_id))
         self.wires.send(
             parent, OpenTopic(node.topic, node.open_id, node.was_grounded, node.have.summary(), node.base.copy())
@@ -81,10 +93,23 @@ class Channels(TopicsPart):
 
     def open_all(self) -> None:
         """BRK-O10.3: there is a parent again, so every topic gets its channel."""
-        for topic in sorted(self.nodes):
+        topics = sorted(self.nodes)
+        for topic in topics[: self.state.portion]:
             self.open(self.nodes[topic])
+        for topic in topics[self.state.portion :]:  # BRK-L7
+            node = self.nodes[topic]
+            node.up_live = False
+            node.open_id = _NOT_OPENED
+            if self.repair_began_ns is not None:
+                self.unsynchronised.add((topic, _NOT_OPENED))
+            self.state.look_later(node)
         self.repaired_topics = len(self.unsynchronised)
         self._repair_over()
+
+    def open_if_due(self, node: TopicNode) -> None:
+        """BRK-L7: its turn has come; unless it has been opened meanwhile."""
+        if node.open_id == _NOT_OPENED and self.tree.parent is not None:
+            self.open(node)
 
     def child_opens(self, child: Connection, packet: OpenTopic) -> None:
         """BRK-S2: a child takes part in the topic from now on."""
@@ -115,11 +140,11 @@ class Channels(TopicsPart):
         send = self.wires.send
         for piece in packets_of(self.lacking(node, have, base)):
             send(link, Entries(node.topic, piece))
-        for piece in packets_of(list(node.pend.values())):
+        for piece in packets_of(list(node.pending.entries.values())):
             send(link, Prepare(node.topic, piece))
         send(link, SyncEnd(node.topic, open_id))
         self.copies.link_opened(node, link, have, base)
-        node.recheck_all = True
+        node.look_at_all()
         self.state.vote_again(node)
         self.state.touch(node)
 
@@ -183,7 +208,7 @@ class Channels(TopicsPart):
         return True
 
     def _needed(self, node: TopicNode) -> bool:
-        return bool(node.members or node.waiting or node.down or node.keeper)
+        return bool(node.members or node.waiting or node.down or node.keeper or node.kept)
 
     def reset(self, node: TopicNode, *, told_by_parent: bool = False) -> None:
         """BRK-S7.2: begin the topic anew, or end it if nobody is there. What it had is kept apart until it is safe."""
@@ -192,9 +217,12 @@ class Channels(TopicsPart):
         for child in sorted(node.down):
             self.wires.send(child, TopicReset(node.topic))
         self.orphans.vouch(node.topic, node.closers)
+        if node.kept:
+            self.stability.kept.stash(node.topic, node.log.entries, self.tree.term)
         needed = self._needed(node)
         node.down.clear()
         node.clear()
+        self._begin(node)
         if not node.open_id:
             self.orphans.take_over(node.topic, kept.entries)
         else:
@@ -209,9 +237,25 @@ class Channels(TopicsPart):
     def _ask_again(self, node: TopicNode) -> None:
         """The histories of waiting clients went with the log: they are asked for them once more (BRK-M2)."""
         for waiting in node.waiting.values():
-            if waiting.connection is not None:
-                waiting.complete = waiting.resumed = False
-                self.wires.send(waiting.connection, TopicState(node.topic, {}, {}))
+            if waiting.connection is not None and not is_following(node.topic):
+                waiting.begin_with(node.life)
+                self.wires.send(waiting.connection, TopicState(node.topic, {}, {}, node.life))
+
+    def forget_unused(self) -> list[Topic]:
+        """BRK-S9, at the root: end the topics in which nobody takes part and of which nothing is left to know.
+
+        Children that only hold one for safety's sake are told; whoever has begun to take part opens it anew.
+        """
+        unused = [topic for topic, node in self.nodes.items() if self._is_unused(node)]
+        for topic in unused:
+            for child in sorted(self.nodes[topic].down):
+                self.wires.send(child, TopicReset(topic))
+            self._destroy(self.nodes[topic])
+        return unused
+
+    def _is_unused(self, node: TopicNode) -> bool:
+        taken = node.members or node.waiting or node.kept or node.closers or True in node.down.values()
+        return not (taken or node.is_known() or self.book.joined.get(node.topic) or node.topic in self.orphans.waiting)
 
     def _destroy(self, node: TopicNode) -> None:
         del self.nodes[node.topic]
@@ -247,21 +291,26 @@ class Channels(TopicsPart):
 
     def drop_child(self, node: TopicNode, child: Connection) -> None:
         """BRK-S8: the child takes no part in the topic any more."""
-        node.down.pop(child, None)
-        node.drop_link(child)
+        self._forget_child(node, child)
         self.state.look_again(node)
         self.ground(node)
+
+    def _forget_child(self, node: TopicNode, child: Connection) -> None:
+        node.down.pop(child, None)
+        node.drop_link(child)
+        self.state.vote_again(node)  # The last one counted the child's members, who may report elsewhere.
 
     def child_lost(self, child: Connection) -> None:
         self.orphans.child_lost(child)
         for topic in sorted(self.nodes):
             node = self.nodes.get(topic)
             if node is not None:
-                node.closers.pop(child, None)
-                if node.enlisted.pop(child, None):
-                    self.state.look_again(node)
+                if node.lose_child(child):
+                    self.state.look_later(node)
                 if child in node.down:
-                    self.drop_child(node, child)
+                    self._forget_child(node, child)
+                    self.state.look_later(node)
+                    self.ground(node)
 
     def parent_lost(self, parent: Connection | None) -> None:
         """BRK-O3.1: all channels up are gone; what is not grounded is reset."""

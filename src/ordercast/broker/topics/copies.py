@@ -15,6 +15,7 @@ from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Acks
+from ordercast.pubsub.filters import is_following
 from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.pubsub.topic_packets import Held, HeldAsk, Keep, Reach, TopicClosed
 
@@ -52,8 +53,8 @@ class Copies(TopicsPart):
         self.reach_changed = True
         for topic in sorted(self.nodes):
             node = self.nodes[topic]
-            node.fresh.update(node.members)
-            self.state.look_again(node)
+            node.notice(node.members)
+            self.state.look_later(node)
 
     def lost(self, link: Connection) -> None:
         self.reach.pop(link, None)
@@ -105,17 +106,18 @@ class Copies(TopicsPart):
 
     def link_opened(self, node: TopicNode, link: Connection, have: Summary, base: Vector) -> None:
         """BRK-S2, BRK-S3: the other end has said what it has."""
-        first = Received(have)
-        first.raise_to(base)
+        closed = self.book.closed
+        first = Received({origin: told for origin, told in have.items() if origin not in closed})
+        first.raise_to({origin: number for origin, number in base.items() if origin not in closed})
         node.holders[link] = [first, *(Received() for _ in range(self.levels - 1))]
         origins = {entry.origin for entry in node.unstable()}
-        node.fresh |= origins
+        node.notice(origins)
         wanted = set(origins) if node.closers or self.levels > 1 else origins & node.members.keys()
         self._ask(node, [link], wanted)
 
     def publisher_here(self, node: TopicNode, member: Origin) -> None:
         """A confirmed member wants to know how far what it published elsewhere has come."""
-        node.fresh.add(member)
+        node.notice((member,))
         if any(entry.origin == member for entry in node.unstable()):
             self._ask(node, self.state.links(node), {member})
 
@@ -126,18 +128,21 @@ class Copies(TopicsPart):
                 self.wires.send(link, packet)
 
     def asked(self, node: TopicNode, link: Connection, packet: HeldAsk) -> None:
-        known = node.interest.setdefault(link, set())
-        if self.levels > 1 and not known.issuperset(packet.origins):
-            self._ask(node, [other for other in self.state.links(node) if other != link], set(packet.origins))
-        known.update(packet.origins)
-        node.fresh.update(packet.origins)
+        known = node.interest.get(link, set())
+        origins = self.book.closed.without(packet.origins)
+        if self.levels > 1 and not known.issuperset(origins):
+            self._ask(node, [other for other in self.state.links(node) if other != link], set(origins))
+        node.want_acks(link, origins)
+        node.notice(origins)
         self.state.touch(node)
 
     def told(self, node: TopicNode, link: Connection, packet: Held) -> None:
         if 1 <= packet.level <= self.levels:
             parts = node.holders.setdefault(link, [Received() for _ in range(self.levels)])
-            parts[packet.level - 1].merge(packet.summary)
-            node.fresh.update(packet.summary)
+            closed = self.book.closed
+            news = {origin: told for origin, told in packet.summary.items() if origin not in closed}
+            parts[packet.level - 1].merge(news)
+            node.notice(news)
             self.state.touch(node)
 
     # At the end of a turn
@@ -146,7 +151,7 @@ class Copies(TopicsPart):
         """Levels to the links that want them, acknowledgements to local publishers: only what has changed."""
         if not node.fresh:
             return
-        fresh, node.fresh = node.fresh, set()
+        fresh = node.take_news()
         if self.wanted > 1:
             for link in self.state.links(node):
                 wanted = node.interest.get(link)
@@ -185,7 +190,7 @@ class Copies(TopicsPart):
         origins = {entry.origin for entry in node.unstable()}
         node.closers.setdefault(child, {})[close_id] = {origin: node.extent(origin) for origin in sorted(origins)}
         self._ask(node, [link for link in self.state.links(node) if link != child], origins)
-        node.fresh |= origins or {Origin("")}
+        node.notice(origins or {Origin("")})
         self.state.touch(node)
 
     def _answer_closer(self, node: TopicNode, child: Connection) -> None:
@@ -205,8 +210,11 @@ class Copies(TopicsPart):
 
     def enlist(self, node: TopicNode) -> None:
         """A topic that fewer than `safe_copies` brokers take part in gets keepers from below the root."""
+        if is_following(node.topic):
+            return  # Nobody publishes there.
         root = self.tree.is_root
-        wanted = self.needed() if root and (node.log or node.pend or self.book.live(node.topic)) else node.keeper
+        used = node.log or node.pending.entries or self.book.live(node.topic)
+        wanted = self.needed() if root and used else node.keeper
         missing = wanted - 1 - len({*node.down, *node.enlisted})
         if missing <= 0:
             return

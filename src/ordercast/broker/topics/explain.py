@@ -7,6 +7,7 @@ from typing import Any
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics_state import TopicsState
+from ordercast.core.ids import Origin, plain_origin
 from ordercast.pubsub.publications import Publication, PublicationId
 
 
@@ -16,15 +17,21 @@ def explain(topics: TopicsState, orphans: Orphans, message_id: str) -> dict[str,
         head, found, number = message_id.rpartition(f"/{topic}#")
         if not found or not number.isdigit():
             continue
-        pair = (head, int(number))
         kept = [store.entries for store in orphans.closing.get(topic, {}).values()]
         for queue in [orphans.waiting.get(topic, ()), *kept]:
-            if any((entry.origin, entry.number) == pair for entry in queue):
+            if any(entry.id == message_id for entry in queue):
                 return {"message": message_id, "topic": topic, "state": "orphan"}
         node = topics.nodes.get(topic)
         if node is not None:
-            return {"message": message_id, "topic": topic, **_at(topics, node, pair)}  # type: ignore[arg-type]
+            pair = (_origin_in(node, Origin(head)), int(number))
+            return {"message": message_id, "topic": topic, **_at(topics, node, pair)}
     return {"message": message_id, "state": "unknown"}
+
+
+def _origin_in(node: TopicNode, plain: Origin) -> Origin:
+    """What the session is called here: people leave its ticket out (BRK-F1). A folded one has no name any more."""
+    known = {*node.have.low, *node.have.extras, *node.pending.numbers, *node.hold.of}
+    return next((origin for origin in sorted(known) if plain_origin(origin) == plain), plain)
 
 
 def _at(topics: TopicsState, node: TopicNode, pair: PublicationId) -> dict[str, Any]:
@@ -35,7 +42,7 @@ def _at(topics: TopicsState, node: TopicNode, pair: PublicationId) -> dict[str, 
         place = next(i for i, entry in enumerate(node.log) if (entry.origin, entry.number) == pair)
         holders = 1 + sum(pair in part for parts in node.holders.values() for part in parts)
         return {"state": "logged", "position": place, "brokers": holders}
-    if pair in node.pend:
+    if pair in node.pending.entries:
         return {"state": "pending", **_pending(topics, node, pair)}
     held = node.hold.find(pair)
     if held is not None:
@@ -60,7 +67,7 @@ def _pending(topics: TopicsState, node: TopicNode, pair: PublicationId) -> dict[
 
 def _blockers(node: TopicNode, held: Publication) -> list[str]:
     """Ids of the pending totals and of the own earlier publications that it waits for."""
-    totals = [entry for entry in node.pend.values() if not set(entry.keys).isdisjoint(held.keys)]
-    own = [node.pend[held.origin, number] for number in sorted(node.pending_of.get(held.origin, ()))]
+    totals = [entry for entry in node.pending.entries.values() if not set(entry.keys).isdisjoint(held.keys)]
+    own = [node.pending.entries[held.origin, number] for number in sorted(node.pending.numbers.get(held.origin, ()))]
     earlier = [entry for number, entry in node.hold.of[held.origin].items() if number < held.number]
     return list(dict.fromkeys(entry.id for entry in [*totals, *own, *earlier]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ordercast.broker.roster_book import FOR_EVER, touched
-from ordercast.broker.topics.topic import Coverage
+from ordercast.broker.topics.member import Coverage
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 
@@ -26,13 +26,17 @@ class Grants(TopicsPart):
         """The one that was granted; 0: none was."""
         return self.of.get(topic, {}).get(member, 0)
 
-    def all_of(self, topic: Topic, covered: Coverage) -> bool:
+    def all_of(self, topic: Topic, covered: Coverage, *, in_advance: bool = True) -> bool:
         """BRK-L4, BRK-ST2: whether every live member is among the covered, in the epoch that was granted in this term.
+
+        `in_advance`: members in advance count too. Totals need not wait for them: they have delivered nothing, and
+        publish nothing before they are granted an epoch of their own (BRK-W2).
 
         To one that was granted nothing in this term an earlier root has granted the epoch that is recorded, or none
         since: an edge that knows it by an older one has lost it without noticing.
         """
         granted, recorded = self.of.get(topic, {}), self.book.epoch
+        missing = () if in_advance else self.book.awaited(topic)
         latest: dict[Origin, int] = {}
         for member, epoch in covered:
             if epoch > latest.get(member, -1):
@@ -40,7 +44,7 @@ class Grants(TopicsPart):
         return all(
             (member, granted[member]) in covered
             if member in granted
-            else latest.get(member, -1) >= recorded(topic, member)
+            else member in missing or latest.get(member, -1) >= recorded(topic, member)
             for member in self.book.live(topic)
         )
 

@@ -6,7 +6,7 @@ grows with what merely waits: a look is taken only at a publication that has som
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import ClassVar
 
@@ -14,7 +14,8 @@ from ordercast.core.ids import Origin
 from ordercast.core.state import State
 from ordercast.pubsub.publications import Publication, PublicationId
 
-_WHOLE_SESSION = ("",)
+QueueName = Origin | tuple[Origin, str]
+"""A client, or a client and a key of its publications."""
 
 
 class Queues(State):
@@ -24,55 +25,70 @@ class Queues(State):
 
     def __init__(self, *, by_key: bool) -> None:
         self.by_key = by_key
-        self._there: set[PublicationId] = set()
-        self._queues: dict[tuple[Origin, str], list[int]] = {}
+        self._queues: dict[QueueName, list[int]] = {}
         """Heaps, of which the first is always there; others may be gone."""
+        self._gone: set[tuple[QueueName, int]] = set()
+        """Those in the heaps that have left before it was their turn."""
 
-    def _names(self, entry: Publication) -> tuple[str, ...]:
-        return entry.keys if self.by_key else _WHOLE_SESSION
+    def _names(self, entry: Publication) -> Sequence[QueueName]:
+        return [(entry.origin, key) for key in entry.keys] if self.by_key else (entry.origin,)
 
     def add(self, entry: Publication) -> None:
-        self._there.add((entry.origin, entry.number))
-        for name in self._names(entry):
-            heappush(self._queues.setdefault((entry.origin, name), []), entry.number)
+        queues, number = self._queues, entry.number
+        for name in self._names(entry) if self.by_key else (entry.origin,):
+            queue = queues.get(name)
+            if queue is None:
+                queues[name] = [number]
+            elif self._gone and (name, number) in self._gone:
+                self._gone.remove((name, number))  # It has come back, to the place that it still has.
+            else:
+                heappush(queue, number)
 
     def behind(self, entry: Publication) -> bool:
         """Whether somebody stands where the entry, which is not there, would have to stand."""
-        return any((entry.origin, name) in self._queues for name in self._names(entry))
+        return any(name in self._queues for name in self._names(entry))
 
     def first(self, entry: Publication) -> bool:
         """Whether the entry, which is there, is the first wherever it stands."""
-        origin, number = entry.origin, entry.number
-        return all(self._queues[origin, name][0] == number for name in self._names(entry))
+        queues, number = self._queues, entry.number
+        if not self.by_key:
+            return queues[entry.origin][0] == number
+        return all(queues[name][0] == number for name in self._names(entry))
 
     def remove(self, entry: Publication) -> list[PublicationId]:
         """It goes; gives those that are now the first of a queue in which it was the first."""
-        origin, number = entry.origin, entry.number
-        self._there.remove((origin, number))
+        origin, number, queues = entry.origin, entry.number, self._queues
         following = []
-        for name in self._names(entry):
-            queue = self._queues[origin, name]
+        for name in self._names(entry) if self.by_key else (origin,):
+            queue = queues[name]
             if queue[0] != number:
+                self._gone.add((name, number))
                 continue
-            while queue and (origin, queue[0]) not in self._there:
-                heappop(queue)
+            heappop(queue)
+            if self._gone:
+                self._skip(name, queue)
             if queue:
                 following.append((origin, queue[0]))
             else:
-                del self._queues[origin, name]
+                del queues[name]
         return following
+
+    def _skip(self, name: QueueName, queue: list[int]) -> None:
+        """Drop from the front what has left before."""
+        while queue and (name, queue[0]) in self._gone:
+            self._gone.remove((name, heappop(queue)))
 
     def frozen(self) -> Hashable:
         """Without the order inside a heap and those that are gone: neither shows."""
-        queues = frozenset(
-            (queue, frozenset(number for number in numbers if (queue[0], number) in self._there))
-            for queue, numbers in self._queues.items()
+        gone = self._gone
+        return frozenset(
+            (name, frozenset(number for number in numbers if (name, number) not in gone))
+            for name, numbers in self._queues.items()
         )
-        return frozenset(self._there), queues
 
     def front(self, origin: Origin) -> PublicationId | None:
         """The client's first one; scope session only."""
-        queue = self._queues.get((origin, _WHOLE_SESSION[0]))
+        queue = self._queues.get(origin)
         return (origin, queue[0]) if queue else None
 
 

@@ -1,26 +1,16 @@
-"""The join wave (BRK-M9): down to every broker, and acknowledged back once everything below has recorded the member.
-
-A broker with clients that watch for a topic's name holds its acknowledgement of the topic's first join back until each
-of them has asked to join too: the first member is granted after they are in the roster, so nothing can become stable
-without them, and the difference brings them the very first publication.
-"""
+"""The join wave (BRK-M9): down to every broker, and acknowledged back once everything below has recorded the member."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from ordercast.broker.roster_book import fence
-from ordercast.broker.topics.clients import AttachedClient
+from ordercast.broker.roster_book import fence, written
 from ordercast.broker.topics.roster_news import RosterNews
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
-from ordercast.broker.topics.watching import Watching
-from ordercast.core.ids import NodeId, Topic
+from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.core.state import State
-from ordercast.pubsub.client_packets import Unwatch
 from ordercast.pubsub.topic_packets import RosterAck, RosterUpdate
-
-_PATIENCE = "wave"
 
 
 class JoinWave(State):
@@ -31,7 +21,6 @@ class JoinWave(State):
         self.recorded = {node}
         """The brokers that are known to have recorded it."""
         self.children = children
-        self.watchers: set[Connection] = set()
 
 
 class WaveEnds(Protocol):
@@ -44,33 +33,24 @@ class WaveEnds(Protocol):
 class JoinWaves(TopicsPart):
     """The updates that this broker has not acknowledged yet."""
 
-    constant = (*TopicsPart.constant, "news", "watching", "root")
+    constant = (*TopicsPart.constant, "news", "root")
     root: WaveEnds
 
-    def __init__(self, state: TopicsState, news: RosterNews, watching: Watching) -> None:
+    def __init__(self, state: TopicsState, news: RosterNews) -> None:
         super().__init__(state)
         self.news = news
-        self.watching = watching
         self.running: dict[int, JoinWave] = {}
 
     def begin(self, update: RosterUpdate) -> None:
         """BRK-M9.1, BRK-M9.2: record the member (or the fence), pass it on to all children and wait for them."""
         if update.topic:
-            self.news.record(update.topic, update.member, update.epoch)
+            self.news.record(update.topic, (written(update.member, update.epoch), *update.followers))
         elif not self.tree.is_root:  # There a fence takes effect when enough others have recorded it.
             self.news.learn({}, fence(update.member), self.tree.parent)
         wave = self.running[update.update_id] = JoinWave(update, self.tree.node, set(self.tree.children))
         for child in sorted(wave.children):
             self.wires.send(child, update)
-        if update.first and self.holds_back():
-            wave.watchers = self.watching.told_of(update.topic)
-        if wave.watchers:  # One that never answers must not keep the topic closed.
-            patience_ns = int(self.settings.member_timeout_ms * 1e6 / 2)
-            self.wires.set_timer(("topics", _PATIENCE, update.update_id), patience_ns)
         self._check(update.update_id)
-
-    def holds_back(self) -> bool:
-        return True
 
     def acknowledged(self, child: Connection, packet: RosterAck) -> None:
         wave = self.running.get(packet.update_id)
@@ -87,40 +67,15 @@ class JoinWaves(TopicsPart):
                 wave.children.discard(child)
                 self._check(update_id)
 
-    def joined(self, client: AttachedClient, topic: Topic) -> None:
-        """A client has asked to join the topic, or may not."""
-        if client.patterns:
-            self.watcher_done(client.connection, topic)
-
-    def unwatch(self, client: AttachedClient, packet: Unwatch) -> None:
-        """A client follows the filter no more."""
-        self.watching.unwatch(client, packet.pattern)
-        self.watcher_done(client.connection)
-
-    def watcher_done(self, watcher: Connection, topic: str | None = None) -> None:
-        """It has asked to join, or is gone (no topic)."""
-        for update_id in sorted(self.running):
-            wave = self.running.get(update_id)
-            if wave is not None and watcher in wave.watchers and topic in (None, wave.update.topic):
-                wave.watchers.discard(watcher)
-                self._check(update_id)
-
-    def patience_over(self, update_id: int) -> None:
-        wave = self.running.get(update_id)
-        if wave is not None:
-            wave.watchers.clear()
-            self._check(update_id)
-
     def abandon(self) -> None:
         """BRK-O3.1: whoever wanted to know is gone; joins are asked for again."""
         self.running.clear()
 
     def _check(self, update_id: int) -> None:
         wave = self.running.get(update_id)
-        if wave is None or wave.children or wave.watchers:
+        if wave is None or wave.children:
             return
         del self.running[update_id]
-        self.wires.cancel_timer(("topics", _PATIENCE, update_id))
         if self.tree.is_root:
             self.root.recorded(wave.update, enough=self.enough(wave.recorded))
         else:

@@ -11,13 +11,17 @@ from heapq import heappop, heappush
 
 from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.grants import Grants
-from ordercast.broker.topics.topic import MOST_IN_PACKET, Coverage, TopicNode, packets_of
+from ordercast.broker.topics.log import MOST_IN_PACKET, packets_of
+from ordercast.broker.topics.member import Coverage
+from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.core.ids import Origin
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Connection
+from ordercast.pubsub.batches import PublisherRun, new_ones, run_of
 from ordercast.pubsub.client_packets import Entries, Refused, Sealed
+from ordercast.pubsub.extras import objection as extras_objection
 from ordercast.pubsub.publications import Publication, PublicationId, void
-from ordercast.pubsub.received import Received
 from ordercast.pubsub.topic_packets import Prepare, TotalAck
 
 _EVENTUAL, _FIFO, _CAUSAL, _TOTAL = Guarantee.EVENTUAL, Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL
@@ -73,36 +77,43 @@ class Ordering(TopicsPart):
     def publish(self, node: TopicNode, client: AttachedClient, packet: Entries) -> None:
         """BRK-P1: from a local client. Without membership it is dropped: the client sends it again after Live."""
         member = node.members.get(client.origin)
-        if member is None or member.leaving:
+        if member is None or member.leaving or member.away:
             return
-        node.fresh.add(client.origin)
+        node.notice((client.origin,))
         self.state.touch(node)
-        if not node.pend and client.origin not in node.hold and self._all_plain_and_next(node, client, packet):
+        run = None if node.pending.entries or client.origin in node.hold else self._plain_run(node, client, packet)
+        if run is not None:
+            node.have.low[run.origin] = run.last
             self.wires.count("entries_admitted", len(packet.entries))
-            self.spread(node, packet, None)
+            self.spread(node, packet, None, run)
         else:
             self._publish_each(node, client, packet.entries)
 
-    def _all_plain_and_next(self, node: TopicNode, client: AttachedClient, packet: Entries) -> bool:
-        """Whether nothing in the packet needs a look of its own; then all of it counts as received."""
+    def _plain_run(self, node: TopicNode, client: AttachedClient, packet: Entries) -> PublisherRun | None:
+        """The client's next publications, if nothing in the packet needs a look of its own."""
         origin, topic = client.origin, packet.topic
         if origin in node.have.extras or not packet.entries or not client.may_publish(topic):
-            return False
-        expected, most = node.have.low.get(origin, 0), self.max_payload_bytes
+            return None
+        low, most = node.have.low.get(origin, 0), self.max_payload_bytes
+        number, payload_bytes = low, 0
         for entry in packet.entries:
-            expected += 1
-            guarantee = entry.guarantee
+            number += 1
+            guarantee, size = entry.guarantee, len(entry.payload)
+            payload_bytes += size
+            if entry.extras is not None:
+                payload_bytes += entry.extras.weight
+                if extras_objection(entry.extras):
+                    return None
             if (
-                entry.number != expected
+                entry.number != number
                 or (guarantee is not _CAUSAL and guarantee is not _FIFO and guarantee is not _EVENTUAL)
                 or entry.origin != origin
                 or entry.topic != topic
                 or len(entry.keys) != 1
-                or len(entry.payload) > most
+                or size > most
             ):
-                return False
-        node.have.low[origin] = expected
-        return True
+                return None
+        return PublisherRun(origin, low + 1, number, payload_bytes)
 
     def _publish_each(self, node: TopicNode, client: AttachedClient, entries: Sequence[Publication]) -> None:
         out = Outflow(self, node)
@@ -143,6 +154,8 @@ class Ordering(TopicsPart):
             return f"the broker tree does not offer the guarantee {entry.guarantee.label}"
         if len(entry.payload) > self.max_payload_bytes:
             return f"its payload has {len(entry.payload)} bytes, and max_payload_bytes is {self.max_payload_bytes}"
+        if entry.extras is not None and (wrong := extras_objection(entry.extras)):
+            return wrong
         if entry.number < 1 or entry.number > following:
             return f"its number is {entry.number}, the next one is {following}"
         return ""
@@ -159,45 +172,55 @@ class Ordering(TopicsPart):
         """
         if entry.guarantee is _TOTAL:
             return False
-        return self.locked(node, entry) or (self.session_scope and entry.origin in node.pending_of)
+        return self.locked(node, entry) or (self.session_scope and entry.origin in node.pending.numbers)
 
     def locked(self, node: TopicNode, entry: Publication) -> bool:
         """Whether a pending total carries one of its keys. A total is never blocked by that."""
-        return any(key in node.locks for key in entry.keys)
+        return any(key in node.pending.locks for key in entry.keys)
 
     def take(self, node: TopicNode, source: Connection, packet: Entries, *, link: bool) -> int:
         """BRK-P4: entries of a neighbour's log, or of a client's history; gives how many were new."""
+        run = run_of(packet.entries)
         if link:
-            self._sender_holds(node, source, packet.entries)
-        new = _new_ones(node.have, self.passing(node, packet.entries))
+            self._sender_holds(node, source, packet.entries, run)
+        passing = self.passing(node, packet.entries)
+        in_a_row = run is not None and passing is packet.entries
+        new = new_ones(node.have, passing, self.book.closed, in_a_row=in_a_row)
         if not new:
             return 0
         if len(new) != len(packet.entries):
-            packet = Entries(packet.topic, tuple(new))
+            packet, run = Entries(packet.topic, tuple(new)), None
         if link:
-            node.interest.setdefault(source, set()).update({entry.origin for entry in new})
-        if node.pend:
+            node.want_acks(source, _origins(new, run))
+        if node.pending.entries:
             for entry in new:
                 node.remove_pending((entry.origin, entry.number))
-        self.spread(node, packet, source)
+        self.spread(node, packet, source, run)
         if node.hold:
             node.hold.known((entry.origin, entry.number) for entry in new)
             self.release(node)
         return len(new)
 
-    def _sender_holds(self, node: TopicNode, link: Connection, entries: Sequence[Publication]) -> None:
+    def _sender_holds(
+        self, node: TopicNode, link: Connection, entries: Sequence[Publication], run: PublisherRun | None = None
+    ) -> None:
         parts = node.holders.get(link)
         if parts:
-            _new_ones(parts[0], entries)
+            new_ones(parts[0], entries, self.book.closed, in_a_row=run is not None)
 
     def passing(self, _node: TopicNode, entries: tuple[Publication, ...]) -> tuple[Publication, ...]:
         """F-TOT-1: what another broker has admitted belongs before the totals that are pending here: all passes."""
         return entries
 
-    def spread(self, node: TopicNode, packet: Entries, source: Connection | None) -> None:
-        """BRK-P4.2 to BRK-P4.4: into the log, to all links and members but the source. The same object goes to all."""
+    def spread(
+        self, node: TopicNode, packet: Entries, source: Connection | None, run: PublisherRun | None = None
+    ) -> None:
+        """BRK-P4.2 to BRK-P4.4: into the log, to all links and members but the source. The same object goes to all.
+
+        `run`: what the entries are known to be, if they are one.
+        """
         entries = packet.entries
-        node.append(entries)
+        node.append(entries, run)
         self.ledger.entries(node.topic, entries)
         send = self.wires.send
         links = self.state.links(node)
@@ -212,7 +235,7 @@ class Ordering(TopicsPart):
         for member in node.receivers:
             if member != source:
                 send(member, packet)
-        node.fresh.update({entry.origin for entry in entries})
+        node.notice(_origins(entries, run))
         count = self.wires.count
         count("entries_logged", len(entries))
         count("entries_delivered", len(entries) * len(node.receivers))
@@ -245,7 +268,7 @@ class Ordering(TopicsPart):
         if not self.blocked(node, entry):
             return False
         for key in entry.keys:
-            if key in node.locks:
+            if key in node.pending.locks:
                 node.hold.wait_for(key, (entry.origin, entry.number))
                 break
         return True
@@ -255,8 +278,9 @@ class Ordering(TopicsPart):
     def prepare(self, node: TopicNode, link: Connection, packet: Prepare) -> None:
         """BRK-L1: take in totals to be prepared, from a link."""
         self._sender_holds(node, link, packet.entries)
-        node.interest.setdefault(link, set()).update({entry.origin for entry in packet.entries})
-        new = [entry for entry in packet.entries if node.add_pending(entry)]
+        node.want_acks(link, {entry.origin for entry in packet.entries})
+        closed = self.book.closed
+        new = [entry for entry in packet.entries if entry.origin not in closed and node.add_pending(entry)]
         if new:
             if len(new) != len(packet.entries):
                 packet = Prepare(node.topic, tuple(new))
@@ -276,9 +300,8 @@ class Ordering(TopicsPart):
             return
         covered = frozenset(packet.covered)
         for pair in packet.ids:
-            if pair in node.pend:
-                node.reports.setdefault(pair, {})[child] = covered
-                node.recheck[pair] = None
+            if pair in node.pending.entries:
+                node.covered_by(child, pair, covered)
         self.state.touch(node)
 
     def evaluate(self, node: TopicNode) -> None:
@@ -288,14 +311,9 @@ class Ordering(TopicsPart):
         elif node.up_live:
             self._report(node)
 
-    def _due(self, node: TopicNode) -> list[PublicationId]:
-        due = list(node.pend if node.recheck_all else node.recheck)
-        node.recheck, node.recheck_all = {}, False
-        return due
-
     def _report(self, node: TopicNode) -> None:
         """BRK-L3: the coverage of each total, once every child has reported it."""
-        due = self._due(node)
+        due = node.take_due()
         if not due:
             return
         local = node.local_coverage()
@@ -317,13 +335,13 @@ class Ordering(TopicsPart):
         """BRK-L4: the totals that every live member is covered for leave in one packet, each client's in its order."""
         if not self.tree.decides:
             return
-        due = self._due(node)
+        due = node.take_due()
         local = node.local_coverage()
         verdicts: dict[Coverage, bool] = {}
         committed: list[Publication] = []
         for pair in due:  # Grows on the way.
-            entry = node.pend.get(pair)
-            if entry is None or not node.turns.first(entry):
+            entry = node.pending.entries.get(pair)
+            if entry is None or not node.pending.turns.first(entry):
                 continue
             covered = node.coverage(pair, local)
             if covered not in verdicts:
@@ -340,22 +358,8 @@ class Ordering(TopicsPart):
 
     def covers_all(self, node: TopicNode, covered: Coverage) -> bool:
         """BRK-L4: every live member of the roster, wherever it is, in the epoch that counts."""
-        return self.grants.all_of(node.topic, covered)
+        return self.grants.all_of(node.topic, covered, in_advance=False)
 
 
-def _new_ones(have: Received, entries: Sequence[Publication]) -> Sequence[Publication]:
-    """The entries that are not received yet, which they are from now on."""
-    if not entries:
-        return entries
-    origin = entries[0].origin
-    if origin not in have.extras:
-        expected = have.low.get(origin, 0)
-        for entry in entries:
-            expected += 1
-            if entry.number != expected or entry.origin != origin:
-                break
-        else:
-            have.low[origin] = expected
-            return entries
-    add = have.add
-    return [entry for entry in entries if add(entry.origin, entry.number)]
+def _origins(entries: Sequence[Publication], run: PublisherRun | None) -> set[Origin]:
+    return {run.origin} if run is not None else {entry.origin for entry in entries}

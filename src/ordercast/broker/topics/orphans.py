@@ -7,7 +7,7 @@ cannot come any more, those entries are orphans, which the broker publishes agai
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter, broker_of
@@ -44,6 +44,8 @@ class Orphans(TopicsPart):
         self.closing: dict[Topic, dict[int, KeptEntries]] = {}
         self.followers: dict[Topic, list[tuple[Connection, int]]] = {}
         self.waiting: dict[Topic, deque[Publication]] = {}
+        self.unasked: set[Topic] = set()
+        """Topics with orphans that somebody has to look at, though nothing has happened in them since."""
         self.ledger = state.ledger
         self.closes = 0
         self.renamed: dict[Topic, int] = {}
@@ -111,13 +113,39 @@ class Orphans(TopicsPart):
 
     # Orphans
 
+    def everything(self) -> Iterator[Publication]:
+        """All that is kept here apart from the logs."""
+        for queue in self.waiting.values():
+            yield from queue
+        for stores in self.closing.values():
+            for kept in stores.values():
+                yield from kept.entries
+
+    def of(self, topic: Topic) -> Iterator[Publication]:
+        """What is kept of one topic apart from its log."""
+        yield from self.waiting.get(topic, ())
+        for kept in self.closing.get(topic, {}).values():
+            yield from kept.entries
+
+    def forget_closed(self) -> None:
+        """BRK-F7: what is kept of folded sessions is known everywhere."""
+        closed = self.book.closed
+        for topic, queue in self.waiting.items():
+            self.waiting[topic] = deque(entry for entry in queue if entry.origin not in closed)
+        self.unasked.update(self.waiting)
+        for stores in self.closing.values():
+            for kept in stores.values():
+                kept.entries = [entry for entry in kept.entries if entry.origin not in closed]
+
     def take_over(self, topic: Topic, entries: Iterable[Publication]) -> None:
         queue = self.waiting.get(topic, deque())
         known = {(entry.origin, entry.number) for entry in queue}
-        new = [entry for entry in entries if (entry.origin, entry.number) not in known]
+        closed = self.book.closed
+        new = [e for e in entries if (e.origin, e.number) not in known and e.origin not in closed]
         if new and self.adopts():
             queue.extend(new)
             self.waiting[topic] = queue
+            self.unasked.add(topic)
             self.wires.count("orphans", len(new))
 
     def adopts(self) -> bool:
@@ -134,6 +162,13 @@ class Orphans(TopicsPart):
         """The root has fenced this member, for example while the broker was cut off: a new name asks again."""
         if topic in self.waiting:
             self.renamed[topic] = self.renamed.get(topic, 0) + 1
+            self.unasked.add(topic)
+
+    def begin(self, most: int) -> list[Topic]:
+        """So many of the topics with orphans that nobody has looked at yet."""
+        begun = sorted(self.unasked)[:most] if self.unasked else []
+        self.unasked.difference_update(begun)
+        return begun
 
     def former(self, member: Origin) -> bool:
         """Whether it is a member that an earlier life of this broker was."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.gaps import Gaps
 from ordercast.broker.topics.grants import Grants
+from ordercast.broker.topics.member import Coverage, Member, Vote
 from ordercast.broker.topics.ordering import Ordering
-from ordercast.broker.topics.topic import Coverage, TopicNode, Vote
+from ordercast.broker.topics.topic import TopicNode
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
-from ordercast.core.ids import Origin
+from ordercast.core.ids import Origin, ticket_of
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Sealed, StableReport, StableUpdate
@@ -16,18 +20,21 @@ from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import BaseUpdate, StableVote
 
 _COOLING = ("topics", "stability")
+_VOTES_AT_ONCE = 4000
+"""Topics that are voted on in one turn, also when all need a new vote (BRK-L7)."""
 
 
 class StabilityVotes(TopicsPart):
     """Collects votes upwards and sends bases downwards; at most one vote a topic in half a `stability_ms`."""
 
-    constant = (*TopicsPart.constant, "ordering", "grants", "gaps", "ledger")
+    constant = (*TopicsPart.constant, "ordering", "grants", "gaps", "kept", "ledger")
 
-    def __init__(self, state: TopicsState, ordering: Ordering, grants: Grants, gaps: Gaps) -> None:
+    def __init__(self, state: TopicsState, ordering: Ordering, grants: Grants, gaps: Gaps, kept: KeptTopics) -> None:
         super().__init__(state)
         self.ordering = ordering
         self.grants = grants
         self.gaps = gaps
+        self.kept = kept
         self.ledger = state.ledger
         self.cooling = False
 
@@ -49,8 +56,9 @@ class StabilityVotes(TopicsPart):
         state = self.state
         if not state.votes_due or self.cooling:
             return
-        due, state.votes_due = sorted(state.votes_due), set()
-        for topic in due:
+        due = sorted(state.votes_due)
+        state.votes_due = set(due[_VOTES_AT_ONCE:])
+        for topic in due[:_VOTES_AT_ONCE]:
             node = self.nodes.get(topic)
             if node is not None:
                 self._vote(node)
@@ -75,7 +83,7 @@ class StabilityVotes(TopicsPart):
         voted: set[tuple[Origin, int]] = set()
         vectors: list[Vector] = []
         for origin, member in node.members.items():
-            if member.receives and not member.leaving:
+            if self.state.waits_for(node, member):
                 if member.vector is None:
                     continue
                 vectors.append(member.vector)
@@ -92,25 +100,48 @@ class StabilityVotes(TopicsPart):
 
     def merge_base(self, node: TopicNode, base: Vector, source: Connection | None) -> None:
         """BRK-ST3: from whatever source it comes, a base that grew is passed on in all other directions."""
-        grown = node.raise_base(base)
+        if node.kept:
+            self.kept.release(node, base)
+        grown = node.raise_base(base, self.book.closed)
         if not grown:
             return
+        self._settled(node, grown)
         self.ledger.base(node.topic, grown)
         update = BaseUpdate(node.topic, self.tree.term, grown)
         for link in self.state.links(node):
             if link != source:
                 self.wires.send(link, update)
-        connections = [member.connection for member in node.members.values() if member.connection is not None]
-        news: list[Packet] = [StableUpdate(node.topic, grown)]
-        if self.state.seals and connections:
-            news.insert(0, Sealed(node.topic, self.state.seals.of_base(node.topic, grown)))
-        for connection in connections:
-            if connection != source:
-                for packet in news:
-                    self.wires.send(connection, packet)
+        self._tell_members(node, grown, source)
         if node.hold:
             self.ordering.release(node)
         self.state.touch(node)
+
+    def _tell_members(self, node: TopicNode, grown: Vector, source: Connection | None) -> None:
+        """Whoever receives is told everything, whoever only publishes what became stable of its own (BRK-M1)."""
+        here = {origin: member for origin, member in node.members.items() if member.connection not in (None, source)}
+        self._tell(node, [member for member in here.values() if member.receives], grown)
+        for origin in sorted(grown.keys() & here.keys()):
+            if not here[origin].receives:
+                self._tell(node, [here[origin]], {origin: grown[origin]})
+
+    def _tell(self, node: TopicNode, members: Sequence[Member], base: Vector) -> None:
+        news: list[Packet] = [StableUpdate(node.topic, base)]
+        if self.state.seals and members:
+            news.insert(0, Sealed(node.topic, self.state.seals.of_base(node.topic, base)))
+        for member in members:
+            for packet in news:
+                if member.connection is not None:
+                    self.wires.send(member.connection, packet)
+
+    def _settled(self, node: TopicNode, grown: Vector) -> None:
+        """BRK-F3: where sessions that can be folded have left something."""
+        settled = self.state.settled
+        for origin in grown:
+            known = settled.get(origin)
+            if known is not None:
+                known.add(node.topic)
+            elif ticket_of(origin) is not None:
+                settled[origin] = {node.topic}
 
     def tell_base(self, node: TopicNode, link: Connection, base: Vector) -> None:
         """BRK-ST3: a base that grew while the channel was opening (a client brought it) was not in its OpenTopic."""

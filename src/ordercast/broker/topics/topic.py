@@ -2,87 +2,37 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
-from ordercast.broker.topics.holding import Holding, Queues
+from ordercast.broker.topics.holding import Holding
+from ordercast.broker.topics.log import TopicLog
+from ordercast.broker.topics.member import Coverage, Member, Roll, Vote, WaitingMember
+from ordercast.broker.topics.pending import PendingTotals
 from ordercast.core.errors import InvariantError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
-from ordercast.core.state import State, Value, freeze
-from ordercast.pubsub.publications import BESIDES_PAYLOAD, Publication, PublicationId
+from ordercast.core.state import State
+from ordercast.pubsub.batches import PublisherRun
+from ordercast.pubsub.closed import ClosedSessions
+from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Received, Summary, Vector
 
-Coverage = frozenset[tuple[Origin, int]]
-"""Members and the epochs in which a broker answers for them (BRK-L2)."""
 Extent = tuple[int, tuple[int, ...]]
 """All numbers up to the first, and the sorted extras above it."""
-MOST_IN_PACKET = 1000
-_MOST_BYTES = 1 << 18
-"""A packet is cut here, unless one entry alone is larger: a quarter of what a connection takes."""
-_LETTER_BYTES = 4
-_NUMBERS_BYTES = 40
-_ALWAYS_EXACT = 256
-"""A log up to this length never keeps a stable entry."""
-
-
-class Member(State):
-    """A confirmed local member. Without a connection: one that leaves, or this broker on behalf of orphans."""
-
-    def __init__(self, connection: Connection | None, epoch: int, *, receives: bool) -> None:
-        self.connection = connection
-        self.epoch = epoch
-        self.receives = receives
-        self.leaving = False
-        self.vector: Vector | None = None
-        """Its last stability report."""
-        self.acked: object = None
-        """The last acknowledgements that it was sent."""
-
-
-class WaitingMember(State):
-    """A local client whose membership the root has not confirmed yet (BRK-M2)."""
-
-    def __init__(self, connection: Connection | None, epoch: int, *, receives: bool) -> None:
-        self.connection = connection
-        self.epoch = epoch
-        self.receives = receives
-        self.have: Summary = {}
-        self.base: Vector = {}
-        self.heard_ns = 0
-        self.resumed = False
-        """It has answered the last TopicState."""
-        self.complete = False
-        """Its whole history is here: only then is the root asked to confirm it."""
-        self.asked = 0
-        """How often the root was asked in vain, on the present way to it."""
-        self.ask_ns = 0
-        """When it is asked again."""
-
-
-class Vote(Value):
-    """BRK-ST1: members that have voted, and what all of them have. No vector: none of them holds anybody up."""
-
-    __slots__ = ("members", "vector")
-
-    def __init__(self, members: Coverage, vector: Vector | None) -> None:
-        self.members = members
-        self.vector = vector
-
-    def frozen(self) -> Hashable:
-        return self.members, freeze(self.vector)
 
 
 class TopicNode(State):
     """The state of one topic. `have` and `log` agree: everything received is at or below the base, or in the log."""
 
     constant: ClassVar[tuple[str, ...]] = ("topic", "by_key")
-    derived: ClassVar[tuple[str, ...]] = ("version", "_checked", "_weight", "_batches")
-    ordered: ClassVar[tuple[str, ...]] = ("pend", "recheck")
+    derived: ClassVar[tuple[str, ...]] = ("version", "_checked")
+    ordered: ClassVar[tuple[str, ...]] = ("recheck",)
 
     def __init__(self, topic: Topic, *, by_key: bool = False) -> None:
         self.topic = topic
+        self.life = 0
+        """Which log of this broker's it is: another one after every reset."""
         self.by_key = by_key
         """Whether the publications of one client keep their order only where they share a key."""
         self.open_id = 0
@@ -94,6 +44,8 @@ class TopicNode(State):
         self.waiting: dict[Origin, WaitingMember] = {}
         self.keeper = 0
         """Brokers of this side that were asked to hold the topic; 0: this one takes part for its members only."""
+        self.kept = False
+        """ARC-2: this broker takes part because it keeps the topic, whether or not it has members of it."""
         self.was_grounded = False
         self.flow_open = True
         self.receivers: tuple[Connection, ...] = ()
@@ -103,21 +55,8 @@ class TopicNode(State):
         """BRK-S7: everything that a reset empties."""
         self.have = Received()
         self.base: Vector = {}
-        self.log: list[Publication] = []
-        self._compacted = 0
-        self._weight = 0
-        """Bytes of the log and of the pending totals; a batch that is stable in part counts whole."""
-        self._batches: deque[tuple[int, int]] = deque()
-        """How many entries each batch of the log still has, and the bytes of the whole batch: entries that leave in
-        the order in which they came need not be weighed again."""
-        self.pend: dict[PublicationId, Publication] = {}
-        self.locks: dict[str, int] = {}
-        """Key to the number of pending totals that carry it."""
-        self.pending_of: dict[Origin, set[int]] = {}
-        """Numbers of each client's pending totals."""
-        self._pending_top: dict[Origin, int] = {}
-        self.turns = Queues(by_key=self.by_key)
-        """In which order the pending totals of one client are to be committed (BRK-L4)."""
+        self.log = TopicLog()
+        self.pending = PendingTotals(by_key=self.by_key)
         self.hold = Holding(by_key=self.by_key)
         self._reached: dict[tuple[Origin, bool], int] = {}
         self.clear_reports()
@@ -140,12 +79,16 @@ class TopicNode(State):
         """BRK-O16: reports of another term are void."""
         self.reports: dict[PublicationId, dict[Connection, Coverage]] = {}
         self.sent: dict[PublicationId, Coverage] = {}
-        self.member_reports: dict[Connection, Coverage] = {}
-        self.member_sent: Coverage | None = None
+        self.member_reports: dict[Connection, Roll] = {}
+        self.member_sent: Roll | None = None
         self.votes = {}
         self.vote_sent: Vote | None = None
         self.recheck: dict[PublicationId, None] = {}
         self.recheck_all = True
+
+    def is_known(self) -> bool:
+        """Whether anything was published here that could come back."""
+        return bool(self.base or self.have.low or self.have.extras or self.log or self.pending.entries or self.hold)
 
     # Members
 
@@ -153,7 +96,25 @@ class TopicNode(State):
         """BRK-S7: a confirmed member is here or below."""
         return bool(self.members) or True in self.down.values()
 
+    def admit(self, origin: Origin, epoch: int) -> Member:
+        """BRK-M6: who has waited is a member. One that was here before goes on with what it has reported."""
+        waiting, before = self.waiting.pop(origin), self.members.get(origin)
+        member = self.members[origin] = Member(waiting.connection, epoch, receives=waiting.receives)
+        if before is not None and before.connection == member.connection:
+            member.go_on_from(before)
+        self.members_changed()
+        return member
+
+    def dismiss(self, origin: Origin) -> None:
+        """It is a member no more."""
+        del self.members[origin]
+        self.members_changed()
+
+    def stop_waiting(self, origin: Origin) -> WaitingMember | None:
+        return self.waiting.pop(origin, None)
+
     def members_changed(self) -> None:
+        """Also after a member has begun to leave, or lost its connection."""
         self.receivers = tuple(
             member.connection
             for member in self.members.values()
@@ -172,11 +133,16 @@ class TopicNode(State):
         """BRK-L3: whether every child that takes part has reported the pending total."""
         return not self.down or self.down.keys() <= self.reports.get(pair, {}).keys()
 
-    def present(self) -> Coverage:
+    def roll(self) -> Roll:
         """BRK-M7: confirmed and waiting members here, and the ones that children have reported."""
-        here = {(origin, member.epoch) for origin, member in self.members.items()}
+        here = {(origin, member.epoch) for origin, member in self.members.items() if not member.away}
         here.update((origin, waiting.epoch) for origin, waiting in self.waiting.items() if waiting.complete)
-        return frozenset(here).union(*self.member_reports.values())
+        away = {(origin, member.epoch) for origin, member in self.members.items() if member.away}
+        below = self.member_reports.values()
+        return Roll(
+            frozenset(here).union(*(roll.here for roll in below)),
+            frozenset(away).union(*(roll.away for roll in below)),
+        )
 
     # The log
 
@@ -186,93 +152,84 @@ class TopicNode(State):
         have = {origin: (low, tuple(sorted(extras)))} if low or extras else {}
         return have, {origin: self.base[origin]} if origin in self.base else {}
 
-    def append(self, entries: Sequence[Publication]) -> None:
-        """New entries, already in `have`, at the end of the log."""
-        self.log.extend(entries)
-        weight = _weight_of(entries)
-        self._weight += weight
-        self._batches.append((len(entries), weight))
+    def append(self, entries: Sequence[Publication], run: PublisherRun | None = None) -> None:
+        """New entries, already in `have`, at the end of the log; and the run that they are, if that is known."""
+        self.log.append(entries, run)
         self.version += 1
 
-    def raise_base(self, base: Vector) -> Vector:
+    def raise_base(self, base: Vector, closed: ClosedSessions) -> Vector:
         """BRK-ST3: what of `base` is news, after everything at or below it has left the log and the pending totals."""
         mine = self.base
         grown = {origin: number for origin, number in base.items() if number > mine.get(origin, 0)}
+        if closed and grown:
+            grown = {origin: number for origin, number in grown.items() if origin in mine or origin not in closed}
         if not grown:
             return grown
         mine.update(grown)
         self.have.raise_to(grown)
-        for pending in [p for p in self.pend if p[1] <= grown.get(p[0], 0)]:
+        for pending in [p for p in self.pending.entries if p[1] <= grown.get(p[0], 0)]:
             self.remove_pending(pending)
         if self.hold:
             for origin, number in grown.items():
                 self.hold.stable(origin, number)
-        self._cut()
+        self.log.cut(self.base)
         self.fresh.update(grown)
         self.version += 1
         return grown
 
-    def _cut(self) -> None:
-        """The stable front leaves at once; stable entries behind an unstable one when they are worth the look."""
-        log, low = self.log, self.base.get
-        front = 0
-        for entry in log:
-            if entry.number > low(entry.origin, 0):
-                break
-            front += 1
-        del log[:front]
-        self._take_off(front)
-        if len(log) <= _ALWAYS_EXACT or len(log) > 2 * self._compacted:
-            self.log = [entry for entry in log if entry.number > low(entry.origin, 0)]
-            self._compacted = len(self.log)
-            if self._compacted < len(log):
-                weight = _weight_of(self.log)
-                self._weight += weight - sum(batch for _, batch in self._batches)
-                self._batches = deque([(self._compacted, weight)])
+    def fold(self, origins: Collection[Origin]) -> None:
+        """BRK-F7: these sessions are closed; nothing of them is kept one by one."""
+        for origin in origins:
+            top = max([self.base.get(origin, 0), self.have.low.get(origin, 0), *self.have.extras.get(origin, ())])
+            numbers = self.pending.numbers.get(origin, ())
+            self.base[origin] = max([top, *numbers])
+            for number in sorted(numbers):
+                self.remove_pending((origin, number))
+        self.log.cut(self.base, exactly=True)
+        for origin in origins:
+            self._forget(origin)
+        self.version += 1
 
-    def _take_off(self, entries: int) -> None:
-        batches = self._batches
-        while entries:
-            count, weight = batches[0]
-            if count > entries:
-                batches[0] = (count - entries, weight)
-                return
-            batches.popleft()
-            self._weight -= weight
-            entries -= count
+    def _forget(self, origin: Origin) -> None:
+        self.base.pop(origin, None)
+        self.have.forget(origin)
+        self.hold.drop(origin)
+        self.fresh.discard(origin)
+        self._reached.pop((origin, False), None)
+        self._reached.pop((origin, True), None)
+        for parts in self.holders.values():
+            for part in parts:
+                part.forget(origin)
+        for wanted in self.interest.values():
+            wanted.discard(origin)
+        for link in self.interest:
+            for level in range(1, 1 + max(map(len, self.holders.values()), default=1)):
+                self.held_sent.pop((link, level, origin), None)
 
     @property
     def weight(self) -> int:
         """Bytes of all publications that are logged, pending or held."""
-        return self._weight + self.hold.weight
+        return self.log.weight + self.pending.weight + self.hold.weight
 
     def difference(self, have: Summary, base: Vector) -> list[Publication]:
         """BRK-S4: log entries, in log order, that a peer with `have` and `base` lacks."""
         theirs = Received(have)
         theirs.raise_to(base)
-        return [entry for entry in self.log if (entry.origin, entry.number) not in theirs]
+        return self.log.lacking(theirs)
 
     def unstable(self) -> list[Publication]:
         """Everything that is not known to be stable: the log in order, then the pending totals."""
-        low = self.base.get
-        kept = [entry for entry in self.log if entry.number > low(entry.origin, 0)]
-        return [*kept, *self.pend.values()]
+        return [*self.log.above(self.base), *self.pending.entries.values()]
 
     # Pending totals
 
     def add_pending(self, entry: Publication) -> bool:
         """BRK-L1: lock all its keys at once; False if it is known or pending already."""
-        pair = (entry.origin, entry.number)
-        if pair in self.pend or pair in self.have:
+        pair = entry.origin, entry.number
+        if pair in self.pending.entries or pair in self.have:
             return False
-        self.pend[pair] = entry
-        self._weight += entry.weight
-        self.pending_of.setdefault(entry.origin, set()).add(entry.number)
-        self._pending_top[entry.origin] = max(entry.number, self._pending_top.get(entry.origin, 0))
-        self.turns.add(entry)
-        for key in entry.keys:
-            self.locks[key] = self.locks.get(key, 0) + 1
-        if self.hold:
+        self.pending.add(entry)
+        if self.hold.of:
             self.hold.known((pair,))
         self.recheck[pair] = None
         self.fresh.add(entry.origin)
@@ -281,35 +238,28 @@ class TopicNode(State):
 
     def remove_pending(self, pair: PublicationId) -> list[PublicationId]:
         """Committed, or stable: unlock; gives the totals whose turn may be next."""
-        entry = self.pend.pop(pair, None)
+        pending, hold = self.pending, self.hold
+        entry = pending.entries.get(pair)
         if entry is None:
             return []
-        self._weight -= entry.weight
-        numbers = self.pending_of[entry.origin]
-        numbers.remove(entry.number)
-        if not numbers:
-            del self.pending_of[entry.origin], self._pending_top[entry.origin]
-            self.hold.nothing_pending(entry.origin)
-        for key in entry.keys:
-            left = self.locks[key] - 1
-            if left:
-                self.locks[key] = left
-            else:
-                del self.locks[key]
-                self.hold.unlocked(key)
-        self.reports.pop(pair, None)
-        self.sent.pop(pair, None)
-        self.recheck.pop(pair, None)
+        unlocked = pending.remove(entry)
+        if entry.origin not in pending.numbers:
+            hold.nothing_pending(entry.origin)
+        for key in unlocked:
+            hold.unlocked(key)
+        for told in (self.reports, self.sent, self.recheck):
+            if told:
+                told.pop(pair, None)
         self.version += 1
-        return self.turns.remove(entry)
+        return pending.turns.remove(entry)
 
     def known(self, pair: PublicationId) -> bool:
         """In the log, stable, or pending."""
-        return pair in self.have or pair in self.pend
+        return pair in self.have or pair in self.pending.entries
 
     def extent(self, origin: Origin, *, held: bool = False) -> Extent:
         """What is in the log, stable or pending of the origin; with `held`, also what waits to be admitted."""
-        extras, pending = self.have.extras.get(origin, ()), self.pending_of.get(origin, ())
+        extras, pending = self.have.extras.get(origin, ()), self.pending.numbers.get(origin, ())
         waiting = self.hold.of.get(origin, {}) if held else {}
         low = self.have.low.get(origin, 0)
         if not extras and not pending and not waiting:
@@ -319,11 +269,52 @@ class TopicNode(State):
             low += 1
         self._reached[origin, held] = low
         above = {number for number in extras if number > low}
-        if self._pending_top.get(origin, 0) > low:
-            above.update(number for number in pending if number > low)
+        above.update(self.pending.above(origin, low))
         if waiting and next(reversed(waiting)) > low:
             above.update(number for number in waiting if number > low)
         return low, tuple(sorted(above))
+
+    # Links
+
+    def notice(self, origins: Iterable[Origin]) -> None:
+        """There may be news for those who publish them: the turn's end tells."""
+        self.fresh.update(origins)
+
+    def take_news(self) -> set[Origin]:
+        """The origins that were noticed since the last time."""
+        fresh, self.fresh = self.fresh, set()
+        return fresh
+
+    def want_acks(self, link: Connection, origins: Iterable[Origin]) -> None:
+        """Beyond the link, somebody wants to know how safe the publications of these are."""
+        wanted = self.interest.get(link)
+        if wanted is None:
+            wanted = self.interest[link] = set()
+        wanted.update(origins)
+
+    def covered_by(self, child: Connection, pair: PublicationId, covered: Coverage) -> None:
+        """BRK-L5: a child's report of a pending total."""
+        self.reports.setdefault(pair, {})[child] = covered
+        self.recheck[pair] = None
+
+    def take_due(self) -> list[PublicationId]:
+        """BRK-L6: the pending totals to look at again; all of them after `look_at_all`."""
+        due = list(self.pending.entries if self.recheck_all else self.recheck)
+        self.recheck, self.recheck_all = {}, False
+        return due
+
+    def look_at_all(self) -> None:
+        self.recheck_all = True
+
+    def begin_channel(self) -> None:
+        """BRK-S1: nothing has been said to the parent on the channel that begins."""
+        self.sent.clear()
+        self.member_sent = self.vote_sent = None
+
+    def lose_child(self, child: Connection) -> bool:
+        """Its connection is gone; whether it had been asked to hold the topic."""
+        self.closers.pop(child, None)
+        return bool(self.enlisted.pop(child, None))
 
     def drop_link(self, link: Connection) -> None:
         """BRK-S8: whatever the link said counts no more."""
@@ -343,40 +334,8 @@ class TopicNode(State):
         if self._checked == self.version:
             return
         self._checked = self.version
-        locks: dict[str, int] = {}
-        for pair, entry in self.pend.items():
+        for pair in self.pending.entries:
             if pair in self.have:
-                raise InvariantError(f"{entry.id} is both in the log and pending")
-            for key in entry.keys:
-                locks[key] = locks.get(key, 0) + 1
-        if locks != self.locks:
-            raise InvariantError(f"topic {self.topic}: the locks {self.locks} are not those of the pending totals")
-        logged = Received()
-        for entry in self.log:
-            if not logged.add(entry.origin, entry.number):
-                raise InvariantError(f"{entry.id} is twice in the log")
-        logged.raise_to(self.base)
-        if logged.summary() != self.have.summary():
-            raise InvariantError(f"topic {self.topic}: received {self.have.summary()}, kept {logged.summary()}")
-        if sum(count for count, _ in self._batches) != len(self.log):
-            raise InvariantError(f"topic {self.topic}: its batches are not those of the log")
-        if self._weight < _weight_of([*self.log, *self.pend.values()]):
-            raise InvariantError(f"topic {self.topic}: its publications weigh more than {self._weight} bytes")
-
-
-def _weight_of(entries: Sequence[Publication]) -> int:
-    return sum([len(entry.payload) for entry in entries]) + BESIDES_PAYLOAD * len(entries)
-
-
-def packets_of(entries: Sequence[Publication]) -> Iterator[tuple[Publication, ...]]:
-    """The entries in order, in pieces that fit a packet."""
-    start = size = 0
-    for i, entry in enumerate(entries):
-        letters = len(entry.origin) + len(entry.topic) + len("".join(entry.keys))
-        length = len(entry.payload) + _LETTER_BYTES * letters + _NUMBERS_BYTES
-        if i > start and (i - start >= MOST_IN_PACKET or size + length > _MOST_BYTES):
-            yield tuple(entries[start:i])
-            start, size = i, 0
-        size += length
-    if start < len(entries):
-        yield tuple(entries[start:])
+                raise InvariantError(f"{pair} of topic {self.topic} is both in the log and pending")
+        self.pending.check(self.topic)
+        self.log.check(self.topic, self.base, self.have)

@@ -7,102 +7,58 @@ sent when the turn ends, so that whatever became possible together leaves togeth
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
+from ordercast.broker.archive.ports import SegmentFiles
 from ordercast.broker.packet_checks import check
 from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Fenced, Roster, TreePort
-from ordercast.broker.topics.absence import Absence
-from ordercast.broker.topics.adoption import Adoption
-from ordercast.broker.topics.authority import Authority
-from ordercast.broker.topics.budgets import Budgets
-from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.copies import Copies
+from ordercast.broker.topics.dispatch import client_handlers, link_handlers
 from ordercast.broker.topics.explain import explain
-from ordercast.broker.topics.gaps import Gaps
-from ordercast.broker.topics.grants import Grants
-from ordercast.broker.topics.join_wave import JoinWaves
-from ordercast.broker.topics.members import Members
-from ordercast.broker.topics.ordering import Ordering
-from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.roster_news import RosterNews
-from ordercast.broker.topics.stability import StabilityVotes
+from ordercast.broker.topics.parts import TopicsParts
 from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsState
-from ordercast.broker.topics.watching import Watching
 from ordercast.core.errors import InvariantError, PeerError
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Origin, Topic, plain_origin
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, Wires
-from ordercast.pubsub import client_packets as c
-from ordercast.pubsub import topic_packets as t
+from ordercast.pubsub.closed import Closed
+from ordercast.pubsub.filters import is_following
+from ordercast.pubsub.keeping import KeepRule
 from ordercast.pubsub.settings import BrokerSettings
+from ordercast.pubsub.topic_packets import RosterSync
 
-Handler = Callable[[Connection, Any], None]
 
+class Topics(TopicsParts):
+    """The topics half. Implements `TopicsPort`."""
 
-class Topics(TopicsState):
-    """The topics half. Implements `TopicsPort`; its parts are class attributes, so that a test can replace one.
-
-    A part knows those that it is given, which were made before it; what a later one has to do it asks for by a port.
-    """
-
-    constant = (*TopicsState.constant, "_of_clients", "_of_links")
-    grants_type: ClassVar[type[Grants]] = Grants
-    ordering_type: ClassVar[type[Ordering]] = Ordering
-    gaps_type: ClassVar[type[Gaps]] = Gaps
-    stability_type: ClassVar[type[StabilityVotes]] = StabilityVotes
-    copies_type: ClassVar[type[Copies]] = Copies
-    orphans_type: ClassVar[type[Orphans]] = Orphans
-    channels_type: ClassVar[type[Channels]] = Channels
-    waves_type: ClassVar[type[JoinWaves]] = JoinWaves
-    authority_type: ClassVar[type[Authority]] = Authority
-    members_type: ClassVar[type[Members]] = Members
+    constant = (*TopicsParts.constant, "_of_clients", "_of_links")
 
     def __init__(
-        self,
-        settings: BrokerSettings,
-        wires: Wires,
-        tree: TreePort,
-        ledger: BrokerLedger,
-        saved: SavedBroker | None = None,
-        place: BrokerPlace | None = None,
-    ) -> None:
-        super().__init__(settings, wires, tree, ledger, saved, place)
+        self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: BrokerLedger,
+        saved: SavedBroker | None = None, place: BrokerPlace | None = None, files: SegmentFiles | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(settings, wires, tree, ledger, saved, place, files)
         self.last_parent: Connection | None = None
-        self.grants = self.grants_type(self)
-        self.ordering = self.ordering_type(self, self.grants)
-        self.gaps = self.gaps_type(self, self.ordering)
-        self.stability = self.stability_type(self, self.ordering, self.grants, self.gaps)
-        self.copies = self.copies_type(self)
-        self.orphans = self.orphans_type(self, saved)
-        self.channels = self.channels_type(self, self.stability, self.copies, self.orphans)
-        self.watching = Watching(self)
-        self.news = RosterNews(self, self.grants, self.watching, self.orphans)
-        self.waves = self.waves_type(self, self.news, self.watching)
-        self.absence = Absence(self)
-        self.authority = self.waves.root = self.authority_type(
-            self, self.grants, self.news, self.waves, self.absence
-        )  # fmt: skip
-        self.members = self.authority.members = self.news.members = self.members_type(
-            self, self.ordering, self.stability, self.copies, self.orphans, self.channels, self.waves, self.authority
-        )
-        self.budgets = Budgets(self, self.members)
-        self.adoption = Adoption(self, self.orphans, self.ordering, self.channels, self.members)
-        self._of_clients = self._client_handlers()
-        self._of_links = self._link_handlers()
+        self._of_clients = client_handlers(self)
+        self._of_links = link_handlers(self)
 
     # The tree around this broker
 
+    def started(self) -> None:
+        """The process begins."""
+        self.archive.start()
+
     def attached(self) -> None:
         self.last_parent = self.tree.parent
+        self.folding.placed()
         self.send_up(self.news.everything())
+        if self.tree.parent is not None:
+            self.archive.linked(self.tree.parent)
         self.copies.neighbours_changed()
         self.channels.open_all()
-        self.members.repeat_departures()
-        self.members.ask_again(anew=True)
+        self.leaving.repeat_departures()
+        self._ask_again(anew=True)
 
     def parent_lost(self) -> None:
         parent, self.last_parent = self.last_parent, None
@@ -118,43 +74,54 @@ class Topics(TopicsState):
 
     def child_added(self, child: Connection) -> None:
         self.wires.send(child, self.news.everything())
+        self.archive.linked(child)
         self.absence.child_added(child)
         self.copies.neighbours_changed()
 
     def child_lost(self, child: Connection) -> None:
         self.channels.child_lost(child)
         self.waves.child_lost(child)
+        self.folding.child_lost(child)
         self.copies.lost(child)
 
     def term_adopted(self) -> None:
         for topic in sorted(self.nodes):
             self.nodes[topic].clear_reports()
-            self.touch(self.nodes[topic])
+            self.look_later(self.nodes[topic])
             self.vote_again(self.nodes[topic])
 
     def became_root(self) -> None:
         self.last_parent = None
+        self.folding.placed()
         self.authority.clear()
         self.term_adopted()
         self.copies.neighbours_changed()
         self.channels.became_root()
-        self.members.repeat_departures()
+        self.leaving.repeat_departures()
         self.may_decide()
 
     def may_decide(self) -> None:
         if self.tree.decides:
             self.authority.may_decide()
-            self.members.ask_again(anew=True)
+            self.folding.wanted()
+            self._ask_again(anew=True)
             self.copies.neighbours_changed()
             for topic in sorted(self.nodes):
                 self.vote_again(self.nodes[topic])
+
+    def _ask_again(self, *, anew: bool) -> None:
+        self.members.ask_again(anew=anew)
+        self.leaving.repeat_departures()
+
+    def answered(self, link: Connection, asked: int) -> None:
+        self.portions.answered(link, asked)
 
     def handed_up(self) -> bool:
         kept = self.orphans.closing or self.orphans.waiting
         return not kept and all(node.up_live for node in self.nodes.values())
 
     def names(self) -> tuple[Topic, ...]:
-        return tuple(sorted(self.nodes))
+        return tuple(sorted(topic for topic in self.nodes if not is_following(topic)))
 
     def has(self, topic: Topic) -> bool:
         return topic in self.nodes
@@ -165,16 +132,23 @@ class Topics(TopicsState):
     def fenced(self) -> Fenced:
         return self.book.fences()
 
-    def merge_roster(self, roster: Roster, fenced: Fenced) -> None:
-        self.news.learn(roster, fenced)
+    def closed(self) -> Closed:
+        return self.book.closed.summary()
+
+    def merge_roster(self, roster: Roster, fenced: Fenced, closed: Closed | None = None) -> None:
+        self.learn(RosterSync(roster, fenced, closed or {}), None)
 
     # Its own clients
 
-    def client_attached(self, client: Connection, peer: Peer, attach_no: int) -> None:
+    def client_attached(
+        self, client: Connection, peer: Peer, attach_no: int, ticket: str = "", seal: bytes = b""
+    ) -> None:
         """BRK-M1: an older connection of the same session counts no more."""
-        known = AttachedClient(client, peer, attach_no)
+        known = AttachedClient(client, peer, attach_no, ticket)
+        if ticket and not known.wants_ticket:
+            self.tickets.believe(known, seal)
         for older in self.clients_in_order():
-            if older.origin == known.origin and older.connection != client:
+            if plain_origin(older.origin) == plain_origin(known.origin) and older.connection != client:
                 self._connection_over(older, gone=False)
         self.clients[client] = known
 
@@ -186,8 +160,8 @@ class Topics(TopicsState):
     def _connection_over(self, client: AttachedClient, *, gone: bool) -> None:
         del self.clients[client.connection]
         self.watching.lost(client)
-        self.waves.watcher_done(client.connection)
-        self.members.lost(client, gone=gone)
+        self.leaving.lost(client, gone=gone)
+        self.endings.lost(client)
 
     # What happens
 
@@ -205,24 +179,36 @@ class Topics(TopicsState):
     def timer(self, name: tuple[object, ...]) -> None:
         match name[1:]:
             case ("ask",):
-                self.members.ask_again(anew=False)
+                self._ask_again(anew=False)
             case ("stability",):
                 self.stability.cooled()
             case ("absent",):
                 self.authority.absence_checked()
+            case ("fold",):
+                self.folding.due()
             case ("slow",):
                 self.budgets.look_at_members()
+            case ("portion",):
+                self.portions.rested()
             case ("tell_absent",):
                 self.absence.tell()
-            case ("wave", int(update_id)):
-                self.waves.patience_over(update_id)
+            case ("archive",):
+                self.archive.tick()
+                self.repair.look()
+            case ("serve",) | ("adopt",):
+                pass  # The end of the turn serves the next reader, or adopts the next orphans.
+            case ("repair",):
+                self.repair.timer()
             case _:
                 raise InvariantError(f"no timer of the topics is called {name}")
 
     def turn_end(self) -> None:
         """Do, at the end of a turn, whatever became possible in it."""
+        self.endings.turn_end()
         told: set[Topic] = set()
+        self.adoption.begin_turn()
         while True:
+            self.portions.take()
             if self.orphans.waiting or self.orphans.followers:
                 self.adoption.turn_end()
             if not self.dirty:
@@ -243,11 +229,13 @@ class Topics(TopicsState):
                 self.copies.tell(node)
                 self.budgets.look(node)
         self.budgets.turn_end()
+        self.serving.turn_end()
+        self.folding.turn_end()
 
     def _evaluate(self, node: TopicNode) -> None:
         """BRK-L6, BRK-M7, BRK-M11: whoever leaves goes, totals are reported or committed, members are called."""
         everything = node.recheck_all
-        self.members.finish_leaving(node)
+        self.leaving.finish_leaving(node)
         if node.topic not in self.nodes:
             return
         self.ordering.evaluate(node)
@@ -256,110 +244,68 @@ class Topics(TopicsState):
             if self.tree.is_root:
                 self.authority.roll_call(node)
             else:
-                self.members.report(node)
+                self.relaying.report(node)
         if self.tree.is_root and not node.receivers and all(vote.vector is None for vote in node.votes.values()):
             self.vote_again(node)
-
-    # Dispatch
-
-    def _client_handlers(self) -> dict[type[Packet], Handler]:
-        def with_client(act: Callable[[AttachedClient, Any], None]) -> Handler:
-            return lambda sender, packet: act(self.clients[sender], packet)
-
-        members = self.members
-        return {
-            c.Subscribe: with_client(members.subscribe),
-            c.Resume: with_client(members.resume),
-            c.Sealed: with_client(members.sealed),
-            c.Unsubscribe: with_client(members.unsubscribe),
-            c.Entries: self._published,
-            c.StableReport: with_client(self.stability.reported),
-            c.Watch: with_client(self.watching.watch),
-            c.Unwatch: with_client(self.waves.unwatch),
-        }
-
-    def _published(self, sender: Connection, packet: c.Entries) -> None:
-        node = self.nodes.get(packet.topic)
-        if node is not None:
-            if not node.flow_open:
-                self.budgets.check(node, self.clients[sender])
-            self.ordering.publish(node, self.clients[sender], packet)
-
-    def _entries(self, sender: Connection, packet: c.Entries) -> None:
-        node = self.nodes.get(packet.topic)
-        if node is not None and self.channels.accepts(node, sender):
-            self.channels.received(self.ordering.take(node, sender, packet, link=True))
-
-    def _link_handlers(self) -> dict[type[Packet], Handler]:
-        def on_channel(act: Callable[[TopicNode, Connection, Any], None], *, down_only: bool = False) -> Handler:
-            def handle(sender: Connection, packet: Any) -> None:
-                node = self.nodes.get(packet.topic)
-                if node is not None and self.channels.accepts(node, sender) and not (
-                    down_only and sender not in node.down
-                ):  # fmt: skip
-                    act(node, sender, packet)
-
-            return handle
-
-        def from_child(act: Callable[[Any], None]) -> Handler:
-            return lambda sender, packet: act(packet) if sender in self.tree.children else None
-
-        def from_parent(act: Callable[[Any], None]) -> Handler:
-            return lambda sender, packet: act(packet) if sender == self.tree.parent else None
-
-        channels, members = self.channels, self.members
-        return {
-            c.Entries: self._entries,
-            t.OpenTopic: channels.child_opens,
-            t.TopicBuffer: channels.parent_answers,
-            t.Prepare: on_channel(self.ordering.prepare),
-            t.SyncEnd: channels.sync_ended,
-            t.TopicClose: channels.child_closes,
-            t.TopicClosed: channels.closed_by_parent,
-            t.Grounded: channels.child_grounded,
-            t.TopicReset: channels.parent_resets,
-            t.TotalAck: on_channel(self.ordering.acknowledged, down_only=True),
-            t.MemberReport: on_channel(members.reported, down_only=True),
-            t.AttachRequest: from_child(members.relay_request),
-            t.AttachGranted: members.relay_answer,
-            t.AttachDenied: members.relay_answer,
-            t.MemberGone: from_child(members.relay_gone),
-            t.RosterUpdate: from_parent(self.waves.begin),
-            t.RosterAck: self.waves.acknowledged,
-            t.RosterSync: lambda sender, packet: self.news.learn(packet.roster, packet.fenced, sender),
-            t.Absent: from_parent(self.absence.told),
-            t.StableVote: on_channel(self.stability.voted, down_only=True),
-            t.BaseUpdate: on_channel(self.stability.base_told),
-            t.Held: on_channel(self.copies.told),
-            t.HeldAsk: on_channel(self.copies.asked),
-            t.Reach: self.copies.reached,
-            t.Keep: from_parent(channels.keep),
-        }
 
     # For people and tests
 
     def totals(self) -> dict[str, int]:
         """What all topics hold together."""
-        nodes = self.nodes.values()
+        nodes = [self.nodes[topic] for topic in self.weights]  # Others hold nothing.
         return {
-            "topics": len(nodes), "log": sum(len(node.log) for node in nodes),
-            "pending": sum(len(node.pend) for node in nodes), "held": sum(len(node.hold) for node in nodes),
+            "topics": sum(not is_following(topic) for topic in self.nodes), "log": sum(len(node.log) for node in nodes),
+            "pending": sum(len(node.pending.entries) for node in nodes), "held": sum(len(node.hold) for node in nodes),
             "bytes": self.weight,
         }  # fmt: skip
 
     def status(self, most: int) -> dict[str, Any]:
         """What the admin page shows of the `most` topics with the most publications under way."""
-        busiest = heapq.nsmallest(most, self.nodes.items(), key=lambda item: (-_load(item[1]), item[0]))
+        busiest = heapq.nsmallest(most, self.weights, key=lambda topic: (-_load(self.nodes[topic]), topic))
+        if len(busiest) < most:
+            idle = (topic for topic in self.nodes if topic not in self.weights and not is_following(topic))
+            busiest += heapq.nsmallest(most - len(busiest), idle)
         return {
             topic: {
-                "log": len(node.log), "pending": len(node.pend), "held": len(node.hold),
+                "log": len(node.log), "pending": len(node.pending.entries), "held": len(node.hold),
                 "members": sorted(node.members), "waiting": sorted(node.waiting),
+                "away": sorted(origin for origin, member in node.members.items() if member.away),
                 "roster": sorted(self.book.live(topic)), "children": len(node.down), "keeper": bool(node.keeper),
                 "channel": "root" if self.tree.is_root else "live" if node.up_live else "syncing",
                 "orphans": len(self.orphans.waiting.get(topic, ())), "flow_open": node.flow_open,
             }
-            for topic, node in sorted(busiest)
+            for topic, node in [(topic, self.nodes[topic]) for topic in sorted(busiest)]
         }  # fmt: skip
+
+    def keep(self, rule: KeepRule) -> str:
+        """ARC-1: an operator's rule; why it cannot be, or nothing."""
+        if self.settings.order_scope != "session":
+            return "keep: needs order_scope = 'session'; with 'key' there is no order that all copies could keep"
+        self.archive.order(rule)
+        return ""
+
+    def kept_status(self) -> list[dict[str, Any]]:
+        """What this broker keeps of each topic."""
+        return [archive.status() for topic in self.kept.topics() if (archive := self.kept.find(topic)) is not None]
+
+    def blockers(self, topic: str) -> list[str]:
+        """Members that the oldest pending total of the topic waits for, as far as this broker knows."""
+        node = self.nodes.get(Topic(topic))
+        if node is None or not node.pending.entries:
+            return []
+        oldest = next(iter(node.pending.entries.values()))
+        told = self.explain(oldest.id)
+        return [*told.get("missing", ()), *told.get("silent_children", ())]
+
+    def receivers(self, topic: Topic) -> frozenset[Origin]:
+        """Members of the topic that receive, or may: of those elsewhere a broker knows no more than that they are."""
+        node = self.nodes.get(topic)
+        here = node.members if node is not None else {}
+        return frozenset(who for who in self.book.live(topic) if who not in here or here[who].receives)
+
+    def anybody_receives(self, topic: Topic) -> bool:
+        """Whether somebody may receive the topic, or follows a filter that takes it in."""
+        return bool(self.receivers(topic)) or bool(self.book.followers(topic))
 
     def explain(self, message_id: str) -> dict[str, Any]:
         """Where a publication is at this broker."""
@@ -375,4 +321,4 @@ class Topics(TopicsState):
 
 
 def _load(node: TopicNode) -> int:
-    return len(node.log) + len(node.pend) + len(node.hold)
+    return len(node.log) + len(node.pending.entries) + len(node.hold)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import ClassVar
 
 from ordercast.broker.place import NO_LIMIT, BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Term, TreePort
 from ordercast.broker.roster_book import RosterBook
 from ordercast.broker.topics.clients import AttachedClient
+from ordercast.broker.topics.member import Member
 from ordercast.broker.topics.topic import TopicNode
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Wires
 from ordercast.core.state import State
@@ -22,6 +24,8 @@ class TopicsState(State):
 
     constant: ClassVar[tuple[str, ...]] = ("settings", "wires", "tree", "ledger", "seals", "max_payload_bytes")
     derived: ClassVar[tuple[str, ...]] = ("weights", "weight")
+    portion: ClassVar[int] = 500
+    """Topics that one turn looks at when something concerns all of them (portions.py)."""
 
     def __init__(
         self, settings: BrokerSettings, wires: Wires, tree: TreePort, ledger: BrokerLedger, saved: SavedBroker | None,
@@ -35,12 +39,18 @@ class TopicsState(State):
         self.max_payload_bytes = place.max_payload_bytes if place else NO_LIMIT
         self.nodes: dict[Topic, TopicNode] = {}
         self.clients: dict[Connection, AttachedClient] = {}
-        self.book = RosterBook(saved.roster if saved else None, saved.fenced if saved else None)
+        self.book = RosterBook(saved.roster, saved.fenced, saved.closed) if saved else RosterBook()
+        self._sessions_ended = False
+        self.settled: dict[Origin, set[Topic]] = {}
+        """BRK-F3: the topics whose base names a session that can be folded."""
         self.weights: dict[Topic, int] = {}
         """Bytes of the publications of each topic, as they were when it was last looked at; their sum is `weight`."""
         self.weight = 0
         self.dirty: set[Topic] = set()
         """Topics that the end of the turn looks at."""
+        self.unseen: deque[Topic] = deque()
+        """BRK-L7: topics that later turns look at, because something has changed for all; the same, as a set."""
+        self.unseen_set: set[Topic] = set()
         self.votes_due: set[Topic] = set()
         """Topics in which something has changed that the stability votes depend on."""
 
@@ -50,12 +60,42 @@ class TopicsState(State):
 
     def look_again(self, node: TopicNode) -> None:
         """BRK-L6, BRK-M7: look at everything in the topic again: who is here, or who must be, has changed."""
-        node.recheck_all = True
+        node.look_at_all()
         self.dirty.add(node.topic)
+
+    def look_later(self, node: TopicNode) -> None:
+        """BRK-L7: the same, for a change that concerns all topics: a portion of them in each turn."""
+        node.look_at_all()
+        if node.topic not in self.unseen_set:
+            self.unseen_set.add(node.topic)
+            self.unseen.append(node.topic)
+
+    def next_unseen(self) -> Topic:
+        topic = self.unseen.popleft()
+        self.unseen_set.discard(topic)
+        return topic
 
     def vote_again(self, node: TopicNode) -> None:
         """BRK-ST1: the topic needs a new vote."""
         self.votes_due.add(node.topic)
+
+    def sessions_have_ended(self) -> None:
+        """BRK-F3: the root may fold them."""
+        self._sessions_ended = True
+
+    def have_sessions_ended(self) -> bool:
+        """Whether some have since the last time that this was asked."""
+        ended, self._sessions_ended = self._sessions_ended, False
+        return ended
+
+    def waits_for(self, node: TopicNode, member: Member) -> bool:
+        """BRK-ST1, BRK-W1: whether a local member's report counts for what is stable.
+
+        It receives, or only publishes so far and follows a filter that takes the topic in: then it is about to.
+        """
+        if member.receives or member.leaving or member.connection is None:
+            return member.receives and not member.leaving
+        return self.clients[member.connection].follows(node.topic)
 
     def weigh(self, topic: Topic, weight: int) -> None:
         """The topic's publications take so many bytes now."""

@@ -1,78 +1,94 @@
-"""Clients that follow filters: they are told the names of topics, and subscribe to them like to any other."""
+"""The filters that clients of this broker follow: they are told the names of topics, and subscribe to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
-from ordercast.core.ids import Origin, Topic
+from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import FENCED, Denied, TopicsFound, Watch
-from ordercast.pubsub.filters import FilterIndex, check_filter, matches
+from ordercast.pubsub.client_packets import FENCED, TopicsFound
+from ordercast.pubsub.filters import FilterIndex, check_filter, is_following, matches
 
 _MOST_NAMES = 500
 """Topics in one packet: with the longest of names it is half of what a connection takes."""
 
 
 class Watching(TopicsPart):
-    """Tells local clients of matching topics, now and when the roster learns a new one."""
+    """Tells local clients of matching topics, once their filter is confirmed and when the roster learns a new one."""
 
-    def __init__(self, state: TopicsState) -> None:
+    constant = (*TopicsPart.constant, "kept")
+
+    def __init__(self, state: TopicsState, kept: KeptTopics) -> None:
         super().__init__(state)
+        self.kept = kept
         self.filters: FilterIndex[Connection] = FilterIndex()
+        self._by_user: dict[str, int] = {}
+        """How many filters the clients of a user follow here."""
 
-    def watch(self, client: AttachedClient, packet: Watch) -> None:
-        objection = self._objection(client, packet.pattern)
-        if objection:
-            self.wires.send(client.connection, Denied(Topic(packet.pattern), objection))
-            return
-        client.patterns.add(packet.pattern)
-        self.filters.add(packet.pattern, client.connection)
-        found = [t for t in self.book.topics() if matches(packet.pattern, t) and client.may_subscribe(t)]
-        for start in range(0, max(len(found), 1), _MOST_NAMES):
-            piece, more = tuple(found[start : start + _MOST_NAMES]), start + _MOST_NAMES < len(found)
-            self.wires.send(client.connection, TopicsFound(packet.pattern, piece, more))
-
-    def _objection(self, client: AttachedClient, pattern: str) -> str:
-        if self.book.fenced(client.origin):
+    def objection(self, client: AttachedClient, pattern: str) -> str:
+        """Why the client may not follow the filter; empty: it may."""
+        if client.unproven or self.book.fenced(client.origin):
             return FENCED
         most = self.settings.filters_per_client
         if len(client.patterns) >= most and pattern not in client.patterns:
             self.wires.count("filters_refused")
             return f"{client.name} follows {most} filters, and more are not allowed (filters_per_client)"
+        most = self.settings.filters_per_user
+        if pattern not in client.patterns and self._by_user.get(client.user, 0) >= most:
+            self.wires.count("filters_refused")
+            return f"the clients of {client.user} follow {most} filters, and more are not allowed (filters_per_user)"
         try:
             check_filter(pattern)
         except UsageError as error:
             return str(error)
         return ""
 
-    def unwatch(self, client: AttachedClient, pattern: str) -> None:
-        client.patterns.discard(pattern)
+    def follow(self, client: AttachedClient, pattern: str, *, past: bool) -> None:
+        """The client has asked for the filter, and nothing is against it; `past`: for the history too (ARC-S7)."""
+        if pattern not in client.patterns:
+            client.follow(pattern, past=past)
+            self._count(client, 1)
+
+    def _count(self, client: AttachedClient, change: int) -> None:
+        if client.user:
+            counted = self._by_user.pop(client.user, 0) + change
+            if counted:
+                self._by_user[client.user] = counted
+
+    def answer(self, client: AttachedClient, pattern: str) -> None:
+        """The filter is confirmed: all topics of it that are there, and from now on every one that begins."""
+        client.confirm(pattern)
+        self.filters.add(pattern, client.connection)
+        topics = [topic for topic in self.book.topics() if not is_following(topic)]
+        if pattern in client.past:
+            topics = sorted({*topics, *(topic for topic in self.kept.named if self.kept.rule_of(topic) is not None)})
+        found = [topic for topic in topics if matches(pattern, topic) and client.may_subscribe(topic)]
+        for start in range(0, max(len(found), 1), _MOST_NAMES):
+            piece, more = tuple(found[start : start + _MOST_NAMES]), start + _MOST_NAMES < len(found)
+            self.wires.send(client.connection, TopicsFound(pattern, piece, more))
+
+    def forget(self, client: AttachedClient, pattern: str) -> None:
+        """The client follows the filter no more."""
+        if pattern in client.patterns:
+            client.unfollow(pattern)
+            self._count(client, -1)
         self.filters.discard(pattern, client.connection)
 
     def lost(self, client: AttachedClient) -> None:
         """Forget the filters of a connection that has ended."""
-        for pattern in client.patterns:
+        self._count(client, -len(client.patterns))
+        for pattern in client.answered:
             self.filters.discard(pattern, client.connection)
 
     def learned(self, topics: Iterable[Topic]) -> None:
         """Topics that nobody was a member of before."""
+        clients = self.state.clients
         for topic in topics:
-            for connection, pattern in sorted(self._followers(topic)):
-                self.wires.send(connection, TopicsFound(pattern, (topic,)))
-
-    def told_of(self, topic: Topic) -> set[Connection]:
-        """The watchers of the topic that have not asked to receive it; to publish on it is not enough."""
-        node = self.nodes.get(topic)
-        here: set[Origin] = set()
-        if node is not None:
-            here = {origin for origin, member in node.members.items() if member.receives}
-            here |= {origin for origin, waiting in node.waiting.items() if waiting.receives}
-        clients = self.state.clients
-        return {connection for connection, _ in self._followers(topic) if clients[connection].origin not in here}
-
-    def _followers(self, topic: Topic) -> list[tuple[Connection, str]]:
-        clients = self.state.clients
-        return [pair for pair in self.filters.matching(topic) if clients[pair[0]].may_subscribe(topic)]
+            if not is_following(topic):
+                for connection, pattern in sorted(self.filters.matching(topic)):
+                    if clients[connection].may_subscribe(topic):
+                        self.wires.send(connection, TopicsFound(pattern, (topic,)))

@@ -7,7 +7,7 @@ from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 
 
-class Claim(TreePart):
+class RootClaim(TreePart):
     """This broker's claim to be root, at most one. `Election` decides on it; `Seeking` gives it up for a parent."""
 
     def __init__(self, state: TreeState) -> None:

@@ -6,9 +6,9 @@ With them it needs more than half of the directory, and no broker gives its word
 
 from __future__ import annotations
 
-from ordercast.broker.tree.claim import Claim
+from ordercast.broker.tree.claim import RootClaim
 from ordercast.broker.tree.joining import BrokerJoining
-from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.lease import RootLease
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.parenting import Parenting
 from ordercast.broker.tree.promise_recovery import PromiseRecovery
@@ -28,8 +28,8 @@ class Election(TreePart):
     )  # fmt: skip
 
     def __init__(
-        self, state: TreeState, terms: Terms, recovery: PromiseRecovery, claim: Claim, neighbours: Neighbours,
-        joining: BrokerJoining, lease: Lease, parenting: Parenting, seeker: Seeker,
+        self, state: TreeState, terms: Terms, recovery: PromiseRecovery, claim: RootClaim, neighbours: Neighbours,
+        joining: BrokerJoining, lease: RootLease, parenting: Parenting, seeker: Seeker,
     ) -> None:  # fmt: skip
         super().__init__(state)
         self.terms = terms
@@ -62,7 +62,7 @@ class Election(TreePart):
 
     def _claim_to(self, node: NodeId) -> None:
         assert self.claim.running is not None
-        claim = RootElection(self.claim.running, self.state.rank, self.joining.all_changes())
+        claim = RootElection(self.claim.running, self.state.rank, self.joining.known())
         line = self.neighbours.say(node, claim)
         if line is not None:
             self.claim.awaited[node] = line
@@ -98,7 +98,7 @@ class Election(TreePart):
 
     def claimed(self, line: Connection, node: NodeId, packet: RootElection) -> None:
         """BRK-O13: somebody wants to be root."""
-        self.joining.learn(packet.changes, but=[])
+        self.joining.learn(packet.directory, but=[])
         if self.recovery.forgetful:
             self._reply(line, packet.number, "ABSTAIN")  # It may have promised something in its former life.
         elif self.state.is_root or self.lease.hears_root(node):
@@ -152,7 +152,8 @@ class Election(TreePart):
         if verdict == "OK":
             reply = RootElectionReply(
                 number, verdict, highest, self.state.term[0],
-                self.topics.roster(), self.topics.fenced(), self.joining.all_changes(), self.lease.helped_ns() // MS,
+                self.topics.roster(), self.topics.fenced(), self.joining.known(), self.topics.closed(),
+                self.lease.helped_ns() // MS,
             )  # fmt: skip
         else:
             reply = RootElectionReply(number, verdict, highest)
@@ -184,9 +185,9 @@ class Election(TreePart):
             self._give_up(None)
 
     def _agreed_by(self, node: NodeId, packet: RootElectionReply) -> None:
-        self.topics.merge_roster(packet.roster, packet.fenced)
+        self.topics.merge_roster(packet.roster, packet.fenced, packet.closed)
         self.claim.agrees(node, remembers_a_term=packet.term_number > 0, helped_ns=packet.lease_ms * MS)
-        for unknown in self.joining.learn(packet.changes, but=[]):
+        for unknown in self.joining.learn(packet.directory, but=[]):
             self._claim_to(unknown)  # BRK-J2: whoever joined meanwhile has a say too.
         if self.state.may_claim:
             self._check()

@@ -1,4 +1,4 @@
-"""Events that one part of the tree half reports and other parts act on; the `Tree` hands them on."""
+"""Events that one part of the tree half reports and other parts act on; the `TreeHalf` hands them on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ordercast.core.process import Connection
 
 
 class TreeEvents(Protocol):
-    """Port that parts of the tree half report events to. The `Tree` implements it and calls who acts on them."""
+    """Port that parts of the tree half report events to. The `TreeHalf` implements it and calls who acts on them."""
 
     def line_ended(self, line: Connection, *, gone: bool) -> None:
         """A connection to a broker is over, or a dial found nobody; `gone`: without a word."""

@@ -7,8 +7,7 @@ brokers that may claim the root therefore know each other, or a majority of one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from ordercast.broker.tree.directory_book import NEVER
 from ordercast.broker.tree.events import TreeEvents
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
@@ -24,38 +23,24 @@ from ordercast.pubsub.tree_packets import (
     Farewell,
     Handover,
     JoinRequest,
+    KnownDirectory,
     LeaveRequest,
     Stamp,
     Welcome,
 )
 
-_NEVER: Stamp = (0, 0)
-_LONG_AGO: Stamp = (0, 1)
-
-
-def _precedes(old: Change, new: Change) -> bool:
-    """Of two that nobody knows the time of any more, the one that strikes off wins: who is there can ask again."""
-    return (old.stamp, not old.address) < (new.stamp, not new.address)
-
-
-def _from_memory(configured: dict[NodeId, str], known: dict[NodeId, str]) -> dict[NodeId, Change]:
-    """What a former life had learned, as changes that are older than any other."""
-    joined = [node for node in known if node not in configured]
-    left = [node for node in configured if node not in known]
-    return {node: Change(node, known.get(node, ""), _LONG_AGO) for node in sorted([*joined, *left])}
-
 
 class BrokerJoining(TreePart):
     """Changes of the directory of brokers, and at the root who has recorded them."""
 
-    constant = (*TreePart.constant, "neighbours", "notices", "events", "ledger")
+    constant = (*TreePart.constant, "neighbours", "notices", "events", "ledger", "book")
 
     def __init__(self, state: TreeState, neighbours: Neighbours, notices: Notices, events: TreeEvents) -> None:
         super().__init__(state)
         self.neighbours = neighbours
         self.notices = notices
         self.events = events
-        self._changes = _from_memory(state.place.directory, state.directory)
+        self.book = state.book
         self.ledger = state.ledger
         self._recorded: dict[NodeId, Stamp] = {}
         self._pending: set[NodeId] = set()
@@ -68,76 +53,75 @@ class BrokerJoining(TreePart):
 
     # what everybody does
 
-    def all_changes(self) -> tuple[Change, ...]:
-        return tuple(self._changes[node] for node in sorted(self._changes))
+    def known(self) -> KnownDirectory:
+        return self.book.known()
 
-    @property
-    def _newest(self) -> Stamp:
-        return max((change.stamp for change in self._changes.values()), default=_NEVER)
-
-    def learn(self, changes: Iterable[Change], *, but: list[Connection]) -> list[NodeId]:
+    def learn(self, known: KnownDirectory, *, but: list[Connection]) -> list[NodeId]:
         """Record what is new and pass it on along the links; whoever is new in the directory."""
-        news = [
-            change for change in changes
-            if change.node not in self._changes or _precedes(self._changes[change.node], change)
-        ]  # fmt: skip
-        arrived = []
-        for change in news:
-            self._changes[change.node] = change
-            if change.node == self.state.node:
-                self._concerned(change)
-            elif not change.address:
-                self.state.directory.pop(change.node, None)
-            elif self.state.directory.get(change.node) != change.address:
-                self.state.directory[change.node] = change.address
-                arrived.append(change.node)
-        if news:
-            self.ledger.directory(dict(self.state.directory))
-            self.notices.flood(DirectoryWave(self.all_changes()), but=but)
-            self._report(self.state.node)
-        return [node for node in arrived if node != self.state.node]
+        if not self.book.merge(known):
+            return []
+        arrived = self._changed()
+        self.notices.flood(DirectoryWave(self.known()), but=but)
+        self._report(self.state.node)
+        return arrived
 
-    def _concerned(self, change: Change) -> None:
-        """Struck off without having asked for it (an old leave that others still remember): join again."""
-        if not change.address and not self.state.leaving:
-            self.state.struck_off()
-            self.ask()
+    def _changed(self) -> list[NodeId]:
+        """The book has: the directory is what it says, with this broker in it for itself at least."""
+        before, listed = self.state.directory, self.book.directory()
+        now = {**listed, self.state.node: self.state.place.address}
+        self.state.know(now)
+        if self.state.member:
+            self.ledger.directory(self.known())
+            if self.state.node not in listed and not self.state.leaving:
+                self.state.struck_off()  # Without having asked for it: it joins again.
+                self.ask()
+        self._forget_strangers()
+        return [node for node in now if node != self.state.node and before.get(node) != now[node]]
+
+    def _forget_strangers(self) -> None:
+        """BRK-J6: of a broker that is neither in the directory nor connected nothing is remembered."""
+        about = self.state.directory.keys() | {NodeId(peer.name) for peer in self.neighbours.peers.values()}
+        about |= {node for node, _ in self._queue} | {self.changing or self.state.node}
+        self.state.forget_all_but(about)
+        for book in (self._recorded, self._addresses):
+            for node in [node for node in book if node not in about]:
+                del book[node]
 
     def wave(self, line: Connection, packet: DirectoryWave) -> None:
         """Acknowledged up the tree, or to a root that asks directly because no acknowledgement has come."""
-        self.learn(packet.changes, but=[line])
+        self.learn(packet.directory, but=[line])
         if line in self.state.links():
             self._report(self.state.node)
         else:
-            self.wires.send(line, DirectoryAck(self._newest, (self.state.node,)))
+            self.wires.send(line, DirectoryAck(self.book.newest, (self.state.node,)))
 
     def greet(self, child: Connection) -> None:
-        if self._changes:
-            self.wires.send(child, DirectoryWave(self.all_changes()))
+        if self.book.newest > NEVER:
+            self.wires.send(child, DirectoryWave(self.known()))
 
     def attached(self) -> None:
         assert self.state.parent is not None
-        if self._changes:
-            self.wires.send(self.state.parent, DirectoryWave(self.all_changes()))
+        if self.book.newest > NEVER:
+            self.wires.send(self.state.parent, DirectoryWave(self.known()))
             self._report(self.state.node)
         self.ask()
 
     def term_adopted(self) -> None:
         """A new root knows nothing of what was reported to the old one."""
-        if self._changes:
+        if self.book.newest > NEVER:
             self._report(self.state.node)
 
     def _report(self, *nodes: NodeId) -> None:
         if self.state.is_root:
             for node in nodes:
-                self._recorded[node] = self._newest
+                self._recorded[node] = self.book.newest
         else:
             self._pending.update(nodes)
 
     def recorded(self, line: Connection, packet: DirectoryAck) -> None:
         if self.state.is_root:
             for node in packet.nodes:
-                self._recorded[node] = max(packet.stamp, self._recorded.get(node, _NEVER))
+                self._recorded[node] = max(packet.stamp, self._recorded.get(node, NEVER))
             self._proceed()
         elif line in self.state.children and self.state.parent is not None:
             self.wires.send(self.state.parent, packet)
@@ -145,7 +129,7 @@ class BrokerJoining(TreePart):
     def turn_end(self) -> None:
         if self._pending:
             if self.state.parent is not None:
-                packet = DirectoryAck(self._newest, tuple(sorted(self._pending)))
+                packet = DirectoryAck(self.book.newest, tuple(sorted(self._pending)))
                 self.wires.send(self.state.parent, packet)
             self._pending = set()
 
@@ -175,11 +159,9 @@ class BrokerJoining(TreePart):
 
     def welcomed(self, packet: Welcome) -> None:
         """The newcomer is a broker like any other."""
-        self.learn(packet.changes, but=[])
-        known = {node: change.address for node, change in self._changes.items()}  # Some may be newer than the packet.
-        directory = {**packet.directory, **known, self.state.node: self.state.place.address}
-        self.state.become_member({node: address for node, address in directory.items() if address})
-        self.ledger.directory(dict(self.state.directory))
+        self.learn(packet.directory, but=[])
+        self.state.become_member({**self.book.directory(), self.state.node: self.state.place.address})
+        self.ledger.directory(self.known())
         self.wires.cancel_timer(("join",))
 
     def leave(self) -> None:
@@ -250,14 +232,15 @@ class BrokerJoining(TreePart):
     def _ask_again(self, change: Change) -> None:
         """An acknowledgement may be lost with a link, or its broker may be gone."""
         for node in self.state.others():
-            if self._recorded.get(node, _NEVER) < change.stamp:
-                self.neighbours.say(node, DirectoryWave(self.all_changes()))
+            if self._recorded.get(node, NEVER) < change.stamp:
+                self.neighbours.say(node, DirectoryWave(self.known()))
 
     def _proceed(self) -> None:
         """Conclude the change that everybody has recorded, then begin the next: one at a time."""
         change = self._under_way
-        if change is not None and self._is_recorded(change):
+        if change is not None and self.state.decides and self._is_recorded(change):
             self._under_way = None
+            self._settle(change.stamp)
             self._conclude(change.node, change.address)
         if self._under_way is None and self._queue and self.state.decides:
             self._begin(*self._queue.pop(0))
@@ -267,9 +250,9 @@ class BrokerJoining(TreePart):
             self._proceed()
             return
         self._before = frozenset(self.state.directory)
-        change = Change(node, address, (self.state.term[0], self._newest[1] + 1))
+        change = Change(node, address, (self.state.term[0], self.book.newest[1] + 1))
         self._under_way = change
-        self.learn([change], but=[])
+        self.learn(KnownDirectory((change,)), but=[])
         self._proceed()
 
     def _is_recorded(self, change: Change) -> bool:
@@ -278,10 +261,17 @@ class BrokerJoining(TreePart):
             return self.state.is_majority(have) and 2 * len(have & self._before) > len(self._before)
         return all(node in have or self.state.believed_dead(node) for node in self.state.directory)
 
+    def _settle(self, stamp: Stamp) -> None:
+        """BRK-J6: the others hear of it with the next wave."""
+        self.book.settle(stamp)
+        self.ledger.directory(self.known())
+
     def _conclude(self, node: NodeId, address: str) -> None:
         """Tell it directly; one that leaves is in no directory any more."""
         if address:
-            self.neighbours.say(node, Welcome(dict(self.state.directory), self.all_changes()))
+            if self.book.settled == NEVER:  # It is in the root's own configuration.
+                self._settle((self.state.term[0], self.book.newest[1] + 1))
+            self.neighbours.say(node, Welcome(self.known()))
         elif node in self._addresses:
             line = self.neighbours.line_to(node)
             if line is None:
@@ -289,7 +279,7 @@ class BrokerJoining(TreePart):
             self.wires.send(line, Farewell())
 
     def became_root(self) -> None:
-        self._recorded = {self.state.node: self._newest}
+        self._recorded = {self.state.node: self.book.newest}
         self._under_way = None
         self._queue = []
 

@@ -8,6 +8,8 @@ election never decides at the same time as an old one.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from ordercast.broker.ports import Term
 from ordercast.broker.tree.events import TreeEvents
 from ordercast.broker.tree.neighbours import Neighbours
@@ -23,7 +25,7 @@ _BEATS = 3
 """A lease lasts so many beats."""
 
 
-class Lease(TreePart):
+class RootLease(TreePart):
     """The root's lease: beats, answers, and whether the root may decide. Idle unless partitions are possible."""
 
     constant = (*TreePart.constant, "terms", "recovery", "neighbours", "events", "active", "length_ns")
@@ -68,6 +70,9 @@ class Lease(TreePart):
             self._arm()
             if self.terms.highest:  # What it did before it restarted is not on record.
                 self._helps(self.longest_ns)
+
+    def forget_all_but(self, nodes: Set[NodeId]) -> None:
+        self._answered = {node: beat for node, beat in self._answered.items() if node in nodes}
 
     def _helps(self, lease_ns: int) -> None:
         now = self.wires.now_ns

@@ -104,10 +104,10 @@ class Neighbours(TreePart):
         if expected and expected != name:
             # Somebody else listens there now: whoever was meant is not to be found.
             self.close(line)
-            self.state.unreachable.add(expected)
+            self.state.lose_reach_of(expected)
             self.events.line_ended(line, gone=True)
             return
-        self.state.unreachable.discard(name)
+        self.state.found(name)
         self.learn_life(name, peer.life)
 
     def learn_life(self, node: NodeId, life: int) -> None:
@@ -132,7 +132,7 @@ class Neighbours(TreePart):
         self._forget(line)
         if peer is None:
             if expected and gone:
-                self.state.unreachable.add(expected)
+                self.state.lose_reach_of(expected)
             self.events.line_ended(line, gone=gone)
         elif peer.kind == "client":
             self.events.client_ended(line, gone=gone)
@@ -146,7 +146,7 @@ class Neighbours(TreePart):
             return
         ended = [line]
         if self.state.primary:
-            self.state.unreachable.add(name)  # Perhaps only out of reach: whatever else they share may go on.
+            self.state.lose_reach_of(name)  # Perhaps only out of reach: whatever else they share may go on.
         else:
             ended += self._lines_of(name, below=peer.life + 1)
         was_neighbour = any(end in self.state.links() for end in ended)

@@ -38,7 +38,7 @@ class Notices(TreePart):
         if self.state.dead.get(node, -1) >= life:
             return False
         if self.state.primary:
-            self.state.unreachable.add(node)
+            self.state.lose_reach_of(node)
         else:
             self.state.dead[node] = life
         return True
@@ -62,7 +62,7 @@ class Notices(TreePart):
         if packet.node == self.state.node:
             return
         news = packet.life > self.state.lives.get(packet.node, 0) or packet.node in self.state.unreachable
-        self.state.unreachable.discard(packet.node)
+        self.state.found(packet.node)
         self.neighbours.learn_life(packet.node, packet.life)
         if news:
             self.flood(packet, but=[line])

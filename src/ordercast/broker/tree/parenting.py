@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ordercast.broker.tree.joining import BrokerJoining
-from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.lease import RootLease
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
 from ordercast.broker.tree.tree_state import NOBODY, TreePart, TreeState
@@ -34,7 +34,7 @@ class Parenting(TreePart):
         notices: Notices,
         views: Views,
         joining: BrokerJoining,
-        lease: Lease,
+        lease: RootLease,
     ) -> None:
         super().__init__(state)
         self.neighbours = neighbours

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.tree_state import MS, TreePart, TreeState
 from ordercast.core.ids import NodeId
@@ -21,6 +23,9 @@ class RoundTrips(TreePart):
         super().__init__(state)
         self.neighbours = neighbours
         self.rtt_ms: dict[NodeId, float] = {}
+
+    def forget_all_but(self, nodes: Set[NodeId]) -> None:
+        self.rtt_ms = {node: rtt_ms for node, rtt_ms in self.rtt_ms.items() if node in nodes}
 
     def start(self) -> None:
         if self.settings.view_order == "score":

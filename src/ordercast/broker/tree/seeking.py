@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from ordercast.broker.tree.candidates import in_order
-from ordercast.broker.tree.claim import Claim
+from ordercast.broker.tree.claim import RootClaim
 from ordercast.broker.tree.joining import BrokerJoining
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
@@ -52,7 +52,7 @@ class Seeker(TreePart):
     election: Elections
 
     def __init__(
-        self, state: TreeState, terms: Terms, recovery: PromiseRecovery, claim: Claim, neighbours: Neighbours,
+        self, state: TreeState, terms: Terms, recovery: PromiseRecovery, claim: RootClaim, neighbours: Neighbours,
         notices: Notices, joining: BrokerJoining, parenting: Parenting, round_trips: RoundTrips,
     ) -> None:  # fmt: skip
         super().__init__(state)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, ClassVar
 
 from ordercast.broker.packet_checks import check
 from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
-from ordercast.broker.tree.claim import Claim
+from ordercast.broker.tree.claim import RootClaim
 from ordercast.broker.tree.election import Election
 from ordercast.broker.tree.joining import BrokerJoining
-from ordercast.broker.tree.lease import Lease
+from ordercast.broker.tree.lease import RootLease
 from ordercast.broker.tree.neighbours import Neighbours
 from ordercast.broker.tree.notices import Notices
 from ordercast.broker.tree.parenting import Parenting
@@ -58,7 +58,7 @@ _FOR_CLIENTS = frozenset(CLIENT_PACKETS)
 Handler = Callable[[Connection, NodeId, Any], None]
 
 
-class Tree(TreeState):
+class TreeHalf(TreeState):
     """The tree half: takes every event of the broker's connections and hands it to the part that it concerns.
 
     A part knows those that it is given, which were made before it; what happens to it and concerns others it tells
@@ -67,7 +67,7 @@ class Tree(TreeState):
 
     constant = (*TreeState.constant, "_handlers", "_timers")
     packets: ClassVar[tuple[type[Packet], ...]] = (*TREE_PACKETS, Attach, Ping, Pong)
-    lease_type: ClassVar[type[Lease]] = Lease
+    lease_type: ClassVar[type[RootLease]] = RootLease
     parenting_type: ClassVar[type[Parenting]] = Parenting
     election_type: ClassVar[type[Election]] = Election
 
@@ -91,7 +91,7 @@ class Tree(TreeState):
         self.recovery = PromiseRecovery(self, self.terms, self.neighbours, self, remembers=remembers)
         self.lease = self.lease_type(self, self.terms, self.recovery, self.neighbours, self)
         self.parenting = self.parenting_type(self, self.neighbours, self.notices, self.views, self.joining, self.lease)
-        self.claim = Claim(self)
+        self.claim = RootClaim(self)
         self.seeker = Seeker(
             self, self.terms, self.recovery, self.claim, self.neighbours, self.notices, self.joining, self.parenting,
             self.round_trips,
@@ -139,8 +139,12 @@ class Tree(TreeState):
             AskToLeave: lambda _, __, ___: self.leave(),
             Recall: lambda line, _, __: self.recovery.asked(line),
             Recalled: lambda _, node, packet: self.recovery.answered(node, packet),
-            Pong: lambda _, node, packet: self.round_trips.pong(node, packet),
+            Pong: self._answered,
         }
+
+    def _answered(self, line: Connection, node: NodeId, packet: Pong) -> None:
+        self.round_trips.pong(node, packet)
+        self.topics.answered(line, packet.at)
 
     # events
 
@@ -187,10 +191,14 @@ class Tree(TreeState):
             self._heard(connection)
             self._handlers[type(packet)](connection, NodeId(peer.name), packet)
 
+    def heard(self, connection: Connection) -> None:
+        """Whatever arrives is a sign of life: with many topics much of it comes before the next word about the tree."""
+        self.lease.heard(connection)
+
     def _heard(self, connection: Connection) -> None:
         self.views.look_again()
         self.neighbours.touched(connection)
-        self.lease.heard(connection)
+        self.heard(connection)
 
     def timer(self, name: tuple[object, ...]) -> None:
         self._happened()
@@ -270,6 +278,12 @@ class Tree(TreeState):
     def broker_is_up(self, node: NodeId) -> None:
         self.seeker.broker_is_up(node)
 
+    def forget_all_but(self, nodes: Set[NodeId]) -> None:
+        super().forget_all_but(nodes)
+        self.lease.forget_all_but(nodes)
+        self.round_trips.forget_all_but(nodes)
+        self.views.forget_all_but(nodes)
+
     def remembers(self) -> None:
         self.lease.answer()
 
@@ -297,7 +311,7 @@ class Tree(TreeState):
         older = self._older_lines(peer)
         self.clients[connection] = peer
         self.views.greet(connection)
-        self.topics.client_attached(connection, peer, packet.attach_no)
+        self.topics.client_attached(connection, peer, packet.attach_no, packet.ticket, packet.seal)
         for line in older:
             self.neighbours.close(line)
 
@@ -317,6 +331,10 @@ class Tree(TreeState):
         self.views.forget(connection)
         if self.clients.pop(connection, None) is not None:
             self.topics.client_lost(connection, gone=gone)
+
+    def peer_of(self, connection: Connection) -> Peer | None:
+        """Who is at the other end; None once it has ended, or this broker has left."""
+        return None if self.left else self.neighbours.peers.get(connection)
 
     def from_client(self, connection: Connection) -> bool:
         peer = self.neighbours.peers.get(connection)

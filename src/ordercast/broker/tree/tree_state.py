@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from functools import lru_cache
 from typing import ClassVar
 
 from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Term, TopicsPort
+from ordercast.broker.tree.directory_book import DirectoryBook
 from ordercast.core.chance import mix, salt, unit
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection, Peer, Wires
 from ordercast.core.state import State
 from ordercast.pubsub.client_packets import Neighbour
 from ordercast.pubsub.settings import BrokerSettings
-from ordercast.pubsub.tree_packets import Rank
+from ordercast.pubsub.tree_packets import KnownDirectory, Rank
 
 MS = 1_000_000
 NOBODY = NodeId("")
@@ -67,9 +69,11 @@ class TreeState(State):
         self.node = place.node
         self.life = place.life
         self.primary = settings.partitions == "primary"
-        known = dict(saved.directory) if saved is not None and saved.directory else dict(place.directory)
-        self.directory: dict[NodeId, str] = {**known, place.node: place.address}
-        self.member = not place.seeds or len(self.directory) > 1
+        configured = {**place.directory, place.node: place.address}
+        self.book = DirectoryBook(configured, saved.directory if saved is not None else KnownDirectory())
+        listed = self.book.directory()
+        self.directory: dict[NodeId, str] = {**listed, place.node: place.address}
+        self.member = place.node in listed and (not place.seeds or len(listed) > 1)
         """False: it has not joined yet; it takes no children and no clients and never claims (BRK-J2)."""
         self.leaving = False
         self.left = False
@@ -136,6 +140,17 @@ class TreeState(State):
         """BRK-J2: it counts, with all these others."""
         self.member, self.directory = True, directory
 
+    def know(self, directory: dict[NodeId, str]) -> None:
+        """Others have come, or gone."""
+        self.directory = directory
+
+    def forget_all_but(self, nodes: Set[NodeId]) -> None:
+        """What was seen of other brokers' lives and ends."""
+        for seen in (self.lives, self.dead):
+            for node in [node for node in seen if node not in nodes]:
+                del seen[node]
+        self.unreachable &= nodes
+
     def struck_off(self) -> None:
         """BRK-J3: it counts no more, though it has not asked for that."""
         self.member = False
@@ -175,6 +190,14 @@ class TreeState(State):
     def rank(self) -> Rank:
         """F-ELE-3: frozen when the parent was lost."""
         return (-self.frozen_residual if self.may_claim else _LAST, self.node)
+
+    def lose_reach_of(self, node: NodeId) -> None:
+        """Nobody answers there; it may be down, or only out of reach."""
+        self.unreachable.add(node)
+
+    def found(self, node: NodeId) -> None:
+        """It has answered."""
+        self.unreachable.discard(node)
 
     def believed_dead(self, node: NodeId) -> bool:
         return node in self.unreachable or self.dead.get(node, -1) >= self.lives.get(node, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from ordercast.broker.tree.tree_state import TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
@@ -29,6 +31,9 @@ class Views(TreePart):
     def forget(self, line: Connection) -> None:
         self._sent.pop(line, None)
         self._said.pop(line, None)
+
+    def forget_all_but(self, nodes: Set[NodeId]) -> None:
+        self._about = {node: about for node, about in self._about.items() if node in nodes}
 
     def received(self, line: Connection, packet: TreeView) -> None:
         if line == self.state.parent:

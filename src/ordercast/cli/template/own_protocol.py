@@ -14,7 +14,7 @@ from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import NoOptions, ProtocolInfo
 
 
-class Copy(Packet, frozen=True, tag=1):
+class OwnPacket(Packet, frozen=True, tag=1):
     """What travels between nodes. Frozen, and every field hashable: numbers, strings, tuples, frozen structs."""
 
     carries: ClassVar[str | None] = "message"
@@ -45,7 +45,7 @@ class OwnProtocol(Machine):
 
     def on_receive(self, peer: NodeId, packet: Packet, out: Outbox) -> None:
         """A packet arrived from a neighbour."""
-        if not isinstance(packet, Copy):
+        if not isinstance(packet, OwnPacket):
             raise PeerError(peer, f"sent a {type(packet).__name__}, which is not part of this protocol")
         self._take(packet.message, peer, out)
 
@@ -58,7 +58,7 @@ class OwnProtocol(Machine):
             return
         for neighbour in self.neighbours:
             if neighbour != source:
-                out.send(neighbour, Copy(message))
+                out.send(neighbour, OwnPacket(message))
         held[message.number] = message
         while (ready := held.pop(due, None)) is not None:
             out.deliver(ready)
@@ -76,5 +76,5 @@ PROTOCOL = ProtocolInfo(
     metadata="15 + o + t",
     genuine=False,
     build=OwnProtocol,
-    packets=(Copy,),
+    packets=(OwnPacket,),
 )

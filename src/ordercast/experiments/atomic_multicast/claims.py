@@ -23,7 +23,7 @@ from ordercast.experiments.atomic_multicast.scales import SHARES, SIZES, SOME_CL
 from ordercast.experiments.atomic_multicast.sources import DCC as ARTICLE
 from ordercast.experiments.kit.claims import all_of
 from ordercast.experiments.kit.results import Number, falls, rises
-from ordercast.experiments.kit.study import Claim
+from ordercast.experiments.kit.study import SourceClaim
 
 _RATE, _LATENCY, _P99 = "throughput_per_s", "latency_ms_mean", "latency_ms_p99"
 _FIXED = ("rand2", "rand4", "rand8")
@@ -35,7 +35,7 @@ _TPCC_TOLERANCE = 1.0
 _LARGE_GROUPS = ("4x4", "8x2")
 
 
-def random_claims(table: pa.Table) -> list[Claim]:
+def random_claims(table: pa.Table) -> list[SourceClaim]:
     """Destinations at random."""
     results = AtomicResults(table)
     return [
@@ -51,7 +51,7 @@ def random_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def tpcc_claims(table: pa.Table) -> list[Claim]:
+def tpcc_claims(table: pa.Table) -> list[SourceClaim]:
     """The destinations of TPC-C transactions."""
     results = AtomicResults(table)
     return [
@@ -63,7 +63,7 @@ def tpcc_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def groups_claims(table: pa.Table) -> list[Claim]:
+def groups_claims(table: pa.Table) -> list[SourceClaim]:
     """Groups, some messages leaving them."""
     results = AtomicResults(table)
     return [
@@ -77,7 +77,7 @@ def groups_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def clocks_claims(table: pa.Table) -> list[Claim]:
+def clocks_claims(table: pa.Table) -> list[SourceClaim]:
     """Whole and reduced clocks for fewer and fewer servers."""
     results = AtomicResults(table)
     return [
@@ -89,7 +89,7 @@ def clocks_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def tcp_claims(table: pa.Table) -> list[Claim]:
+def tcp_claims(table: pa.Table) -> list[SourceClaim]:
     """Real processes: the claims whose margins outlast a busy machine, by medians."""
     results = few_servers(table)
     return [
@@ -100,11 +100,11 @@ def tcp_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def _claim(id_: str, statement: str, measured: str, holds: bool | None) -> Claim:
-    return Claim(id=id_, source=ARTICLE, statement=statement, measured=measured, holds=holds)
+def _claim(id_: str, statement: str, measured: str, holds: bool | None) -> SourceClaim:
+    return SourceClaim(id=id_, source=ARTICLE, statement=statement, measured=measured, holds=holds)
 
 
-def _degrades(results: AtomicResults, workloads: Sequence[str]) -> Claim:
+def _degrades(results: AtomicResults, workloads: Sequence[str]) -> SourceClaim:
     rates = [results.average(_RATE, DF, workload) for workload in workloads]
     latencies = [results.average(_LATENCY, DF, workload) for workload in workloads]
     return _claim(
@@ -116,7 +116,7 @@ def _degrades(results: AtomicResults, workloads: Sequence[str]) -> Claim:
     )
 
 
-def _loses_throughput(results: AtomicResults, workloads: Sequence[str]) -> Claim:
+def _loses_throughput(results: AtomicResults, workloads: Sequence[str]) -> SourceClaim:
     rates = [results.average(_RATE, SKEEN, workload) for workload in workloads]
     return _claim(
         "Q2",
@@ -126,7 +126,7 @@ def _loses_throughput(results: AtomicResults, workloads: Sequence[str]) -> Claim
     )
 
 
-def _gains_on_the_others(results: AtomicResults, workloads: Sequence[str], many: Sequence[str]) -> Claim:
+def _gains_on_the_others(results: AtomicResults, workloads: Sequence[str], many: Sequence[str]) -> SourceClaim:
     """A statement on saturated servers: with few clients Skeen is ahead at any number of destinations."""
     skeen, climbing, chain = ([results.average(_RATE, system, workload) for workload in workloads] for system in _THREE)
     to_skeen, to_climbing = ratios(chain, skeen), ratios(chain, climbing)
@@ -146,7 +146,7 @@ def _gains_on_the_others(results: AtomicResults, workloads: Sequence[str], many:
     )
 
 
-def _visits_per_destination_fall(results: AtomicResults) -> Claim:
+def _visits_per_destination_fall(results: AtomicResults) -> SourceClaim:
     visits = [results.average("visits_per_destination", DCC, workload) for workload in _FIXED]
     return _claim(
         "Q4",
@@ -157,7 +157,7 @@ def _visits_per_destination_fall(results: AtomicResults) -> Claim:
     )
 
 
-def _slowest_when_alone(results: AtomicResults) -> Claim:
+def _slowest_when_alone(results: AtomicResults) -> SourceClaim:
     """At low load only: in a closed loop the highest latency cannot go with the highest throughput."""
     verdicts, texts = [], []
     for workload in RANDOM:
@@ -173,7 +173,7 @@ def _slowest_when_alone(results: AtomicResults) -> Claim:
     )
 
 
-def _behind_on_tpcc(results: AtomicResults) -> Claim:
+def _behind_on_tpcc(results: AtomicResults) -> SourceClaim:
     shares = [results.pooled(column) for column in _TPCC_SIZES]
     percent = [None if share is None else 100 * share for share in shares]
     near = [
@@ -190,7 +190,7 @@ def _behind_on_tpcc(results: AtomicResults) -> Claim:
     )
 
 
-def _reduced_is_better(results: AtomicResults) -> Claim:
+def _reduced_is_better(results: AtomicResults) -> SourceClaim:
     pair = (DCC, DCC_RV)
     rates = [results.average(_RATE, system, TPCC) for system in pair]
     latencies = [results.average(_LATENCY, system, TPCC) for system in pair]
@@ -204,7 +204,7 @@ def _reduced_is_better(results: AtomicResults) -> Claim:
     )
 
 
-def _fewer_servers_are_faster(results: AtomicResults) -> Claim:
+def _fewer_servers_are_faster(results: AtomicResults) -> SourceClaim:
     means, tails = (
         [results.average(column, DCC, TPCC, clients=SOME_CLIENTS, servers=servers) for servers in SIZES]
         for column in (_LATENCY, _P99)
@@ -223,7 +223,7 @@ def _in_groups(results: AtomicResults, system: str, group: str) -> Number:
     return results.average(_RATE, system, group, layout=STRIDED)
 
 
-def _best_in_groups(results: AtomicResults) -> Claim:
+def _best_in_groups(results: AtomicResults) -> SourceClaim:
     rates = {group: [_in_groups(results, system, group) for system in _THREE] for group in GROUPS}
     verdicts = [rises([other, rates[group][-1]]) for group in _LARGE_GROUPS for other in rates[group][:-1]]
     texts = [f"{group}: {listed(_THREE, figures)}" for group, figures in rates.items()]
@@ -236,7 +236,7 @@ def _best_in_groups(results: AtomicResults) -> Claim:
     )
 
 
-def _leaving_slows_down(results: AtomicResults) -> Claim:
+def _leaving_slows_down(results: AtomicResults) -> SourceClaim:
     verdicts, texts = [], []
     names = [f"{share:.0%}" for share in SHARES]
     for group in GROUPS:
@@ -252,7 +252,7 @@ def _leaving_slows_down(results: AtomicResults) -> Claim:
     )
 
 
-def _best_with_many(results: AtomicResults) -> Claim:
+def _best_with_many(results: AtomicResults) -> SourceClaim:
     parts = [_gains_on_the_others(results, list(RANDOM), _MANY), _best_in_groups(results)]
     return _claim(
         "Q11",

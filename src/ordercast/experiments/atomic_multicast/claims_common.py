@@ -17,14 +17,14 @@ from ordercast.experiments.atomic_multicast.runs import (
 from ordercast.experiments.atomic_multicast.scales import CLOCKS, MOST_CLIENTS, RULES, SIZES
 from ordercast.experiments.kit.claims import all_of, guarantees_hold
 from ordercast.experiments.kit.results import Number, falls
-from ordercast.experiments.kit.study import OURS, Claim, Row
+from ordercast.experiments.kit.study import OURS, Row, SourceClaim
 
 _LOOP_TOLERANCE = 0.1
 _SAME = 1.02
 """Runs of different rules see different schedules: so much more does not count as more."""
 
 
-def held(results: AtomicResults) -> Claim:
+def held(results: AtomicResults) -> SourceClaim:
     return guarantees_hold(
         results.rows,
         "In every run all destinations deliver, in an acyclic order; Skeen and Delporte-Fauconnier involve no others.",
@@ -32,11 +32,11 @@ def held(results: AtomicResults) -> Claim:
     )
 
 
-def closed_loop(results: AtomicResults) -> Claim:
+def closed_loop(results: AtomicResults) -> SourceClaim:
     """Throughput times latency is the number of clients: a check of the measurement itself."""
     off = [loop for row in results.rows if (loop := _loop(row)) is not None]
     worst = max((abs(share - 1) for share in off), default=None)
-    return Claim(
+    return SourceClaim(
         id="closed-loop",
         source=OURS,
         statement="Throughput times untrimmed mean latency is the number of clients "
@@ -53,7 +53,7 @@ def _loop(row: Row) -> Number:
     return None
 
 
-def exact_packets(results: AtomicResults) -> Claim:
+def exact_packets(results: AtomicResults) -> SourceClaim:
     """The packet counts that the protocols have by construction."""
     expected: dict[tuple[str, str], int] = {}
     for size in (2, 4, 8):
@@ -67,7 +67,7 @@ def exact_packets(results: AtomicResults) -> Claim:
     )
 
 
-def packets_without_gaps(results: AtomicResults) -> Claim:
+def packets_without_gaps(results: AtomicResults) -> SourceClaim:
     """Not for `cover`, whose flushes are packets too."""
     expected = {(rule, group): size for rule in (DCC_RV, LITE) for group, size in GROUPS.items()}
     return _counts(
@@ -82,17 +82,17 @@ def packets_without_gaps(results: AtomicResults) -> Claim:
 
 def _counts(
     results: AtomicResults, expected: dict[tuple[str, str], int], id_: str, statement: str, *, layout: str = ""
-) -> Claim:
+) -> SourceClaim:
     found = {pair: results.average("packets_per_message", *pair, layout=layout) for pair in expected}
     verdicts = [None if packets is None else packets == expected[pair] for pair, packets in found.items()]
     names = [f"{system} {workload}" for system, workload in expected]
     measured = f"packets a multicast: {listed(names, found.values(), 2)}"
-    return Claim(id=id_, source=OURS, statement=statement, measured=measured, holds=all_of(verdicts))
+    return SourceClaim(id=id_, source=OURS, statement=statement, measured=measured, holds=all_of(verdicts))
 
 
 def weaker_rules_visit_less(
     results: AtomicResults, workloads: Sequence[str], *, layout: str = "", random: float = 0.0
-) -> Claim:
+) -> SourceClaim:
     verdicts, texts = [], []
     for workload in workloads:
         steps = [
@@ -102,7 +102,7 @@ def weaker_rules_visit_less(
         verdicts += [falls([steps[0], steps[2]]), _at_most(steps[1], steps[0])]
         percent = [None if share is None else 100 * share for share in fast]
         texts.append(f"{workload}: {listed(RULES, steps, 2)} (fast hops in %: {listed(RULES, percent, 1)})")
-    return Claim(
+    return SourceClaim(
         id="weaker-rules-visit-less",
         source=OURS,
         statement=f"On every workload {COVER} visits fewer servers that are no destinations than {DCC_RV}, and {LITE} "
@@ -116,7 +116,7 @@ def _at_most(one: Number, other: Number) -> bool | None:
     return None if one is None or other is None else one <= other * _SAME
 
 
-def reduced_clocks_are_smaller(results: AtomicResults, workload: str) -> Claim:
+def reduced_clocks_are_smaller(results: AtomicResults, workload: str) -> SourceClaim:
     verdicts, texts = [], []
     for rule, whole in CLOCKS.items():
         for servers in SIZES:
@@ -125,7 +125,7 @@ def reduced_clocks_are_smaller(results: AtomicResults, workload: str) -> Claim:
             ]
             verdicts.append(falls(pair))
             texts.append(f"{rule}, {servers} servers: {listed(('whole', 'reduced'), pair, 1)}")
-    return Claim(
+    return SourceClaim(
         id="reduced-clocks-are-smaller",
         source=OURS,
         statement="Under every rule and for every number of servers, packets between servers have smaller headers with "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from ordercast.experiments.demo.live import LiveControl, LiveOrder
 from ordercast.experiments.demo.setting import REPLICAS, SETTINGS, Act, Play
 from ordercast.experiments.demo.stage import DemoStage, ReplicaProcess
-from ordercast.services.bank_checks import History, bank_violations
+from ordercast.experiments.ginger.setting import BROKERS
+from ordercast.services.bank_checks import ReplicaHistory, bank_violations
 from ordercast.services.bank_replica import BankTold, Summary
 from ordercast.sim.pubsub.run import CLAIMS
 from ordercast.trace.collect import describe_run
@@ -22,6 +25,7 @@ _START_S = 30.0
 """Thirteen processes start on a machine that may be small and busy."""
 _REPAIR_S = 20.0
 _STEP_S = 0.05
+_ORDERS_S = 0.5
 _TOLD = ("total_degree", "order_scope", "partitions", "lease_ms", "safe_copies", "replicas", "operations",
          "interval_ms", "accounts", "mix")  # fmt: skip
 """Settings that the report shows."""
@@ -37,21 +41,22 @@ class Ended(msgspec.Struct):
     """Everything that was not as it should be, in words."""
 
 
-def perform(play: Play, directory: Path, say: Say) -> Ended:
-    """Run `play` in the empty `directory`; no process is left, whatever happens."""
-    with DemoStage(play, directory, lambda name, told: _retell(say, name, told)) as stage:
+def perform(play: Play, directory: Path, say: Say, control: LiveControl | None = None) -> Ended:
+    """Run `play` in the empty `directory`; no process is left, whatever happens. With `control`, it takes orders."""
+    web, origins = ({}, ()) if control is None else (control.doors, (control.origin,))
+    with DemoStage(play, directory, lambda *told: _retell(say, *told), web=web, origins=origins) as stage:
         stage.start_brokers(_START_S)
         say(f"the tree stands: {tree_in_words(stage.tree() or {})}")
         stage.start_replicas(_START_S)
         say(f"replicas joined: {', '.join(f'{name} at {edge}' for name, (edge, _) in REPLICAS.items())}")
-        problems = _work(stage, say)
+        problems = _work(stage, say, control)
         problems += [problem for replica in stage.replicas for problem in _unfinished(replica, play)]
     problems += list(bank_problems(stage.histories))
     _describe(stage, play, drained=not problems)
     return Ended(stage.run, [replica.summary for replica in stage.replicas if replica.summary is not None], problems)
 
 
-def _work(stage: DemoStage, say: Say) -> list[str]:
+def _work(stage: DemoStage, say: Say, control: LiveControl | None) -> list[str]:
     """Let the replicas work, do to the brokers what the play says, and wait until everybody has everything."""
     play = stage.play
     begin = time.monotonic()
@@ -63,6 +68,8 @@ def _work(stage: DemoStage, say: Say) -> list[str]:
         time.sleep(max(0.0, begin + act.at_s - time.monotonic()))
         problems += _act(stage, act, say)
     last_s = play.operations * play.interval_ms / 1000
+    if control is not None:
+        problems += _obey(stage, control, say, until=begin + last_s)
     deadline = begin + last_s + play.patience_s + _REPAIR_S
     for replica in stage.replicas:
         if not replica.wait(max(0.0, deadline - time.monotonic())):
@@ -90,6 +97,32 @@ def _act(stage: DemoStage, act: Act, say: Say) -> list[str]:
         time.sleep(_STEP_S)
     say(f"whole again within {time.monotonic() - began:.1f} s: {tree_in_words(tree)}")
     return []
+
+
+def _obey(stage: DemoStage, control: LiveControl, say: Say, until: float) -> list[str]:
+    """Do what people press, until the last operation has been asked for."""
+    problems = []
+    while (left := until - time.monotonic()) > 0 and any(replica.running for replica in stage.replicas):
+        try:
+            order = control.orders.get(timeout=min(left, _ORDERS_S))
+        except queue.Empty:
+            continue
+        refusal = _refusal(stage, order)
+        if refusal:
+            say(f"will not {order.deed} {order.broker}: {refusal}")
+        else:
+            problems += _act(stage, Act(0.0, order.deed, order.broker, "from the page"), say)
+    return problems
+
+
+def _refusal(stage: DemoStage, order: LiveOrder) -> str:
+    """Why an order makes no sense; empty if it does."""
+    if (order.deed == "kill") == (order.broker in stage.killed):
+        return "it is dead already" if order.deed == "kill" else "it runs"
+    alive = len(BROKERS) - len(stage.killed)
+    if order.deed == "kill" and (alive - 1) * 2 <= len(BROKERS):
+        return f"only {alive} of {len(BROKERS)} are left, and without a majority nobody may go on"
+    return ""
 
 
 def _retell(say: Say, name: str, told: BankTold) -> None:
@@ -122,7 +155,7 @@ def bank_problems(histories: Path) -> Iterator[str]:
     for topic in sorted({topic for _, topic in REPLICAS.values()}):
         names = [name for name, (_, of) in REPLICAS.items() if of == topic]
         files = [histories / f"{name}.json" for name in names]
-        found = [msgspec.json.decode(file.read_bytes(), type=History) for file in files if file.exists()]
+        found = [msgspec.json.decode(file.read_bytes(), type=ReplicaHistory) for file in files if file.exists()]
         yield from (f"{topic}: {violation}" for violation in bank_violations(found))
 
 
@@ -136,7 +169,7 @@ def _describe(stage: DemoStage, play: Play, *, drained: bool) -> None:
     told = msgspec.structs.replace(
         manifest, run_id="demo", scenario="demo", seed=play.seed, version=version("ordercast"), drained=drained,
         claims=CLAIMS, options={name: options[name] for name in _TOLD},
-        faults={"crash": sum(act.deed == "kill" for act in play.acts)},
+        faults={"crash": stage.kills},
     )  # fmt: skip
     (stage.run / MANIFEST).write_bytes(msgspec.json.encode(told))
 

@@ -22,6 +22,7 @@ from ordercast.experiments.ginger.setting import (
     latency_ms,
 )
 from ordercast.net.brokers.cluster_file import BrokerEntry, ClusterFile
+from ordercast.net.brokers.door_tables import WebTable
 from ordercast.net.wire.settings import WireSettings
 from ordercast.pubsub.settings import BrokerSettings
 
@@ -93,10 +94,19 @@ def play(seed: int) -> Play:
     return Play(seed=seed, acts=tuple(shifted))
 
 
-def cluster_file(ports: dict[str, int], trace: str) -> ClusterFile:
-    """The tree of brokers, which listen at `ports` and record their events in `trace`."""
-    entries = tuple(BrokerEntry(id=broker, port=ports[broker], parent=PARENTS.get(broker, "")) for broker in BROKERS)
-    return ClusterFile(cluster="demo", broker=entries, settings=SETTINGS, limits=limits(), trace=trace)
+def live_play(seed: int, minutes: float) -> Play:
+    """As long as somebody wants to watch; nobody is killed but by hand."""
+    return Play(seed=seed, operations=max(1, round(minutes * 60_000 / INTERVAL_MS)), acts=())
+
+
+def cluster_file(ports: dict[str, int], trace: str, *, web: dict[str, str], origins: tuple[str, ...]) -> ClusterFile:
+    """The tree of brokers, which listen at `ports` and record their events in `trace`; with doors for pages, if any."""
+    entries = tuple(
+        BrokerEntry(id=broker, port=ports[broker], parent=PARENTS.get(broker, ""), web=web.get(broker, ""))
+        for broker in BROKERS
+    )
+    table = WebTable(origins=origins)
+    return ClusterFile(cluster="demo", broker=entries, settings=SETTINGS, limits=limits(), trace=trace, web=table)
 
 
 def limits() -> WireSettings:

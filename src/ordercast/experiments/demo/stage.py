@@ -17,7 +17,7 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.experiments.demo.setting import REPLICAS, Play, cluster_file, limits
 from ordercast.experiments.ginger.setting import BROKERS
-from ordercast.net.brokers.cluster import Cluster
+from ordercast.net.brokers.cluster import BrokerCluster
 from ordercast.net.turn_ports import lasting_door
 from ordercast.services.bank_replica import BankTold, Summary
 
@@ -100,8 +100,17 @@ class DemoStage:
               replicas/   stores, sessions and histories
     """
 
-    def __init__(self, play: Play, directory: Path, tell: Tell) -> None:
+    def __init__(
+        self,
+        play: Play,
+        directory: Path,
+        tell: Tell,
+        *,
+        web: dict[str, str],
+        origins: tuple[str, ...],
+    ) -> None:
         self.play = play
+        self.kills = 0
         self.directory = directory
         self.run = directory / "run"
         self.histories = directory / "replicas"
@@ -113,8 +122,9 @@ class DemoStage:
         self._limits = directory / "brokers" / "limits.json"
         self._limits.write_bytes(msgspec.json.encode(limits()))
         file = directory / "brokers" / "cluster-file.json"
-        file.write_bytes(msgspec.json.encode(cluster_file(free_ports(BROKERS), str(self.run.resolve()))))
-        self.cluster = Cluster(file, directory / "brokers", bound=True)
+        trace = str(self.run.resolve())
+        file.write_bytes(msgspec.json.encode(cluster_file(free_ports(BROKERS), trace, web=web, origins=origins)))
+        self.cluster = BrokerCluster(file, directory / "brokers", bound=True)
 
     def __enter__(self) -> DemoStage:
         return self
@@ -155,6 +165,7 @@ class DemoStage:
     def kill(self, broker: str) -> None:
         self.cluster.kill(broker, signal.SIGKILL)
         self.killed.add(broker)
+        self.kills += 1
 
     def restart(self, broker: str, patience_s: float) -> None:
         self.cluster.restart(broker, patience_s)

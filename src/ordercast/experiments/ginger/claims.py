@@ -25,7 +25,7 @@ from ordercast.experiments.ginger.scales import BUFFER, BY_FAULTS, KEYS, LENGTH,
 from ordercast.experiments.ginger.setting import MAIN, PROCESSES, mean_path_ms
 from ordercast.experiments.kit.claims import HELD, all_of
 from ordercast.experiments.kit.results import Estimate, Results, estimate, rises, shown, within
-from ordercast.experiments.kit.study import OURS, Claim
+from ordercast.experiments.kit.study import OURS, SourceClaim
 
 _NEAR = 0.10
 _SLACK = 1.02
@@ -33,7 +33,7 @@ _GROWS = 1.3
 """A mean that grows by so much from one length of the run to the doubled one belongs to a queue that grows."""
 
 
-def scenario_claims(table: pa.Table) -> list[Claim]:
+def scenario_claims(table: pa.Table) -> list[SourceClaim]:
     results = Results(table)
     return [
         held(results),
@@ -49,7 +49,7 @@ def scenario_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def repair_claims(table: pa.Table) -> list[Claim]:
+def repair_claims(table: pa.Table) -> list[SourceClaim]:
     results = Results(table)
     return [
         held(results),
@@ -60,7 +60,7 @@ def repair_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def fault_claims(table: pa.Table) -> list[Claim]:
+def fault_claims(table: pa.Table) -> list[SourceClaim]:
     results = Results(table)
     return [
         held(results), bank_agrees(results), faults_cost(results), faults_cost_little(results),
@@ -68,7 +68,7 @@ def fault_claims(table: pa.Table) -> list[Claim]:
     ]  # fmt: skip
 
 
-def key_claims(table: pa.Table) -> list[Claim]:
+def key_claims(table: pa.Table) -> list[SourceClaim]:
     results = Results(table)
     return [
         held(results), bank_agrees(results), _more_keys(results), _saturated_by_one_key(results),
@@ -76,7 +76,7 @@ def key_claims(table: pa.Table) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _real_processes(results: Results) -> Claim:
+def _real_processes(results: Results) -> SourceClaim:
     rows = results.where(runs=PROCESSES)
     good = [row for row in rows if row["judged"] == HELD and row["bank"] == "equal"]
     texts = []
@@ -98,7 +98,7 @@ def _real_processes(results: Results) -> Claim:
     )  # fmt: skip
 
 
-def _follows_the_links(results: Results) -> Claim:
+def _follows_the_links(results: Results) -> SourceClaim:
     found = results.get("eventual_ms_mean", scenario="S0", keys=MANY_KEYS)
     expected = mean_path_ms()
     return claim(
@@ -113,7 +113,7 @@ def _follows_the_links(results: Results) -> Claim:
 # Repairs
 
 
-def _more_rounds(results: Results) -> Claim:
+def _more_rounds(results: Results) -> SourceClaim:
     """Every number of rounds by itself: put together, those that do not fit would not show."""
     plain = [repair for repair in repairs(results) if not repair.elected]
     by_rounds = {n: [r for r in plain if r.rounds == n] for n in sorted({r.rounds for r in plain})}
@@ -136,7 +136,7 @@ def _range(group: Sequence[Mended]) -> str:
     return f"{shown(found)} (n = {found.n if found else 0}, {min(times):.0f} to {max(times):.0f})"
 
 
-def _elections(results: Results) -> Claim:
+def _elections(results: Results) -> SourceClaim:
     """Reported apart: an election is not a matter of rounds."""
     children = [r for r in repairs(results) if r.elected]
     winners = [r for r in children if not r.parent]
@@ -155,7 +155,7 @@ def _elections(results: Results) -> Claim:
     )
 
 
-def _clients(results: Results) -> Claim:
+def _clients(results: Results) -> SourceClaim:
     found = list(failovers(results))
     names = sorted({(scenario, client) for scenario, client, _ in found})
     told = ", ".join(
@@ -174,7 +174,7 @@ def _clients(results: Results) -> Claim:
 # Faults and buffers
 
 
-def _small_buffer(results: Results) -> Claim:
+def _small_buffer(results: Results) -> SourceClaim:
     verdicts, texts = [], []
     for name in BY_FAULTS[1:3]:
         large = results.get("all_ms_mean", scenario=name, part=MAIN)
@@ -196,7 +196,7 @@ def _small_buffer(results: Results) -> Claim:
 # Keys
 
 
-def _more_keys(results: Results) -> Claim:
+def _more_keys(results: Results) -> SourceClaim:
     verdicts: list[bool | None] = []
     texts, growing = [], []
     for faults, name in enumerate(BY_FAULTS):
@@ -243,7 +243,7 @@ def _grows_within_noise(results: Results, column: str, scenario: str, fewer: int
     return found is not None and (found.n == 1 or found.mean <= found.half)
 
 
-def _saturated_by_one_key(results: Results) -> Claim:
+def _saturated_by_one_key(results: Results) -> SourceClaim:
     lengths = sorted({int(row["operations"] or 0) for row in results.where(part=LENGTH)})
     one, many = (
         [results.get("all_ms_mean", part=LENGTH, keys=keys, order_scope="key", operations=n) for n in lengths]
@@ -261,7 +261,7 @@ def _saturated_by_one_key(results: Results) -> Claim:
     )
 
 
-def _saturated_by_sessions(results: Results) -> Claim:
+def _saturated_by_sessions(results: Results) -> SourceClaim:
     lengths = sorted({int(row["operations"] or 0) for row in results.where(part=LENGTH)})
     by_keys = {
         keys: [results.get("all_ms_mean", part=LENGTH, keys=keys, order_scope="session", operations=n) for n in lengths]

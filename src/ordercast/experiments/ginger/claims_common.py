@@ -11,7 +11,7 @@ from ordercast.experiments.ginger.setting import MAIN, SCENARIOS
 from ordercast.experiments.ginger.sources import SHORT
 from ordercast.experiments.kit.claims import all_of, guarantees_hold
 from ordercast.experiments.kit.results import Results, above, estimate, numbers, shown, within
-from ordercast.experiments.kit.study import OURS, Claim
+from ordercast.experiments.kit.study import OURS, SourceClaim
 
 _EQUAL = "equal"
 _SLOWER, _SLOWER_FEW = 1.5, 1.2
@@ -22,11 +22,11 @@ _COSTLY = ("S2", "S4", "S5")
 _ONE_FAULT = ("S1", "S2")
 
 
-def claim(id_: str, statement: str, measured: str, holds: bool | None, *, source: str = SHORT) -> Claim:
-    return Claim(id=id_, source=source, statement=statement, measured=measured, holds=holds)
+def claim(id_: str, statement: str, measured: str, holds: bool | None, *, source: str = SHORT) -> SourceClaim:
+    return SourceClaim(id=id_, source=source, statement=statement, measured=measured, holds=holds)
 
 
-def held(results: Results) -> Claim:
+def held(results: Results) -> SourceClaim:
     return guarantees_hold(
         results.rows,
         "Every run holds what it promises: integrity, agreement, FIFO, causal and total order, one order of all totals "
@@ -35,7 +35,7 @@ def held(results: Results) -> Claim:
     )
 
 
-def bank_agrees(results: Results) -> Claim:
+def bank_agrees(results: Results) -> SourceClaim:
     verdicts = [row["bank"] for row in results.rows]
     broken = [f"{row['scenario']}, configuration {row['id']}: {row['bank']}" for row in results.rows
               if row["bank"] not in (_EQUAL, None)]  # fmt: skip
@@ -63,7 +63,7 @@ def _prototype() -> str:
     return ", ".join(f"{name} {'/'.join(f'{value:g}' for value in values)}" for name, values in PROTOTYPE_MS.items())
 
 
-def totals_are_slower(results: Results) -> Claim:
+def totals_are_slower(results: Results) -> SourceClaim:
     verdicts = [
         above(_mean(results, "total", name), _mean(results, tag, name), _SLOWER)
         for name in SCENARIOS
@@ -85,7 +85,7 @@ def totals_are_slower(results: Results) -> Claim:
     )
 
 
-def like_the_prototype(results: Results) -> Claim:
+def like_the_prototype(results: Results) -> SourceClaim:
     """Two implementations of the corrected protocol, written apart, should measure about the same."""
     verdicts = [
         within(_mean(results, tag, name), PROTOTYPE_MS[name][i], _LIKE)
@@ -103,7 +103,7 @@ def like_the_prototype(results: Results) -> Claim:
     )
 
 
-def eventual_and_causal_are_alike(results: Results) -> Claim:
+def eventual_and_causal_are_alike(results: Results) -> SourceClaim:
     pairs = {name: (_mean(results, "eventual", name), _mean(results, "causal", name)) for name in SCENARIOS}
     shares = [
         f"{name} {100 * (causal / eventual - 1):+.1f} %"
@@ -118,7 +118,7 @@ def eventual_and_causal_are_alike(results: Results) -> Claim:
     )
 
 
-def faults_cost(results: Results) -> Claim:
+def faults_cost(results: Results) -> SourceClaim:
     base = {tag: _mean(results, tag, "S0") for tag in GUARANTEES}
     verdicts = [above(_mean(results, tag, name), base[tag]) for name in _COSTLY for tag in GUARANTEES]
     rounds = {name: results.mean("rounds_most", scenario=name, part=MAIN) for name in SCENARIOS}
@@ -149,7 +149,7 @@ def _rises_with(points: Sequence[tuple[float, float]]) -> bool | None:
     return all(a[1] < b[1] for a in points for b in points if a[0] < b[0])
 
 
-def faults_cost_little(results: Results) -> Claim:
+def faults_cost_little(results: Results) -> SourceClaim:
     verdicts, texts = [], []
     for name in _ONE_FAULT:
         changes = []

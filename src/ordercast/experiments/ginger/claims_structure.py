@@ -6,7 +6,7 @@ from ordercast.experiments.ginger.setting import PROCESSES
 from ordercast.experiments.ginger.sources import SHORT
 from ordercast.experiments.kit.claims import all_of
 from ordercast.experiments.kit.results import Results
-from ordercast.experiments.kit.study import Claim, Row
+from ordercast.experiments.kit.study import Row, SourceClaim
 
 STATEMENTS = {
     "E1": "Every neighbour won or lost causes a view update at all children and clients concerned, and in the end "
@@ -33,15 +33,15 @@ _INSTRUCTIVE = {"E2": "S0", "E3": "S5", "E4": "S5", "E7": "S1", "E8": "S4", "E10
 """Scenario whose first run is quoted."""
 
 
-def structural_claims(results: Results) -> list[Claim]:
+def structural_claims(results: Results) -> list[SourceClaim]:
     simulated = [row for row in results.rows if row["runs"] != PROCESSES]
     return [_claim(id_, statement, simulated) for id_, statement in STATEMENTS.items()]
 
 
-def _claim(id_: str, statement: str, rows: list[Row]) -> Claim:
+def _claim(id_: str, statement: str, rows: list[Row]) -> SourceClaim:
     telling = [row for row in rows if row.get(id_) is not None]
     holding = [row for row in telling if row[id_] is True]
-    return Claim(
+    return SourceClaim(
         id=id_,
         source=SHORT,
         statement=statement,

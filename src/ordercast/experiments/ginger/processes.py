@@ -38,7 +38,7 @@ from ordercast.services.bank_workload import BankWorkload
 
 if TYPE_CHECKING:
     from ordercast.api import Client, Inbox
-    from ordercast.net.brokers.cluster import Cluster
+    from ordercast.net.brokers.cluster import BrokerCluster
     from ordercast.net.wire.settings import WireSettings
 
 FASTER = 5.0
@@ -100,7 +100,7 @@ async def _run(parameters: Row, directory: Path, run: Path) -> int:
     return crash_ns
 
 
-class _Member:
+class _BankClient:
     """A client that publishes the bank's operations on its topic and counts what it gets."""
 
     def __init__(self, name: str, client: Client, inbox: Inbox) -> None:
@@ -129,7 +129,7 @@ class _Member:
         await self._client.close()
 
 
-async def _join(name: str, doors: dict[str, dict[str, str]], data: Path, run: Path) -> _Member:
+async def _join(name: str, doors: dict[str, dict[str, str]], data: Path, run: Path) -> _BankClient:
     """A member with a data directory: it stops without leaving the topic, so the judge owes it everything."""
     from ordercast.api import connect
     from ordercast.client.settings import ClientSettings
@@ -140,10 +140,10 @@ async def _join(name: str, doors: dict[str, dict[str, str]], data: Path, run: Pa
     client = await connect(
         addresses, name, data=data, trace=run, settings=settings, wire=_limits(), timeout=_PATIENCE_S
     )  # fmt: skip
-    return _Member(name, client, await client.subscribe(topic, timeout=_PATIENCE_S))
+    return _BankClient(name, client, await client.subscribe(topic, timeout=_PATIENCE_S))
 
 
-async def _everybody_has_everything(members: list[_Member], operations: int) -> bool:
+async def _everybody_has_everything(members: list[_BankClient], operations: int) -> bool:
     deadline = time.monotonic() + _PATIENCE_S
     wanted = {topic: operations * sum(of == topic for _, of in CLIENTS.values()) for _, topic in CLIENTS.values()}
     while any(member.got < wanted[member.topic] for member in members):
@@ -156,7 +156,7 @@ async def _everybody_has_everything(members: list[_Member], operations: int) -> 
 @asynccontextmanager
 async def _brokers(
     parameters: Row, directory: Path, run: Path
-) -> AsyncIterator[tuple[Cluster, dict[str, dict[str, str]]]]:
+) -> AsyncIterator[tuple[BrokerCluster, dict[str, dict[str, str]]]]:
     """The tree, complete; and by whom and for whom every door is."""
     doors = Doors()
     files = await _files(parameters, directory, run, doors)
@@ -211,10 +211,10 @@ async def _files(parameters: Row, directory: Path, run: Path, doors: Doors) -> _
     return _Files(paths, table)
 
 
-def _cluster(file: Path, directory: Path) -> Cluster:
-    from ordercast.net.brokers.cluster import Cluster
+def _cluster(file: Path, directory: Path) -> BrokerCluster:
+    from ordercast.net.brokers.cluster import BrokerCluster
 
-    return Cluster(file, directory / "brokers", bound=True)
+    return BrokerCluster(file, directory / "brokers", bound=True)
 
 
 def _timers() -> dict[str, float]:

@@ -45,7 +45,7 @@ def observe(parameters: Row) -> tuple[Row, RepairWatch, dict[str, str]]:
     from ordercast.sim.catalogue import SIMULATED
     from ordercast.sim.pubsub.run import build_world, live, manifest_of
     from ordercast.trace.recorder import Recorder
-    from ordercast.trace.store import RunWriter
+    from ordercast.trace.writer import RunWriter
     from ordercast.verify.load import load
 
     planned = scenario(parameters)

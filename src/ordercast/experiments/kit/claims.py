@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ordercast.experiments.kit.study import GUARANTEES_HOLD, OURS, Claim, Row
+from ordercast.experiments.kit.study import GUARANTEES_HOLD, OURS, Row, SourceClaim
 
 if TYPE_CHECKING:
     from ordercast.verify.verdict import Verdict
@@ -30,12 +30,12 @@ def all_of(verdicts: Iterable[bool | None]) -> bool | None:
     return None if None in known or not known else True
 
 
-def guarantees_hold(rows: Sequence[Row], statement: str = _EVERY_RUN, *, what: str = "protocol") -> Claim:
+def guarantees_hold(rows: Sequence[Row], statement: str = _EVERY_RUN, *, what: str = "protocol") -> SourceClaim:
     """That every run held what it promises; `what`: the column that names a run. Closed forms have no verdict."""
     runs = [row for row in rows if row.get("judged") is not None]
     held = Counter(row["judged"] for row in runs)[HELD]
     broken = [row for row in runs if row["judged"] == VIOLATED]
-    return Claim(
+    return SourceClaim(
         id=GUARANTEES_HOLD,
         source=OURS,
         statement=statement,

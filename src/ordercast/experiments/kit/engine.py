@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,10 +22,10 @@ from ordercast.experiments.kit.parts import (
     replacing_directory,
     write_atomically,
 )
-from ordercast.experiments.kit.study import Claim, Configuration, Picture, Row, Study, Value
+from ordercast.experiments.kit.study import Picture, Row, SourceClaim, Study, SweepPoint, Value
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from ordercast.experiments.kit.sweep import SweepOutcome
 
 RESULTS = "results.parquet"
 CLAIMS = "claims.json"
@@ -53,13 +53,15 @@ class StudyResult(msgspec.Struct, frozen=True, kw_only=True):
     out: Path
     table: pa.Table
     """One row per finished configuration, in the order of their ids."""
-    claims: list[Claim]
+    claims: list[SourceClaim]
     figures: list[Picture]
     runs: str
     """How many runs there were, and how many different ones are behind each point."""
     failed: list[Failure]
     executed: int
     """Configurations that ran now, failed ones included; the others were finished before."""
+    ran_on: str = ""
+    """Where they ran, if not on Spark."""
 
 
 def run_study(
@@ -72,11 +74,13 @@ def run_study(
     fresh: bool = False,
     tasks: int | None = None,
     seeds: int | None = None,
+    spark: bool = True,
 ) -> StudyResult:
     """Run `study` and leave its results in `out`; with so many seeds of each point, if not with all.
 
     Configurations that an earlier run finished in `out` are not run again, unless `fresh`; failed ones are. The results
-    depend neither on `tasks`, how many run at a time (default: what Spark has room for), nor on the order they end in.
+    depend neither on `tasks`, how many run at a time (default: what there is room for), nor on the order they end in,
+    nor on `spark`: without it, processes of this machine do the work.
     """
     configurations = study.configurations(scale, seeds)
     parts = StudyParts(out)
@@ -87,36 +91,45 @@ def run_study(
     if progress is not None:
         progress(len(finished), len(configurations))
     failed: list[Failure] = []
+    ran_on = ""
     if missing:
-        from ordercast.verify.spark.session import session
-
-        failed = _sweep(session(master), study, missing, parts=parts, finished=finished, progress=progress, tasks=tasks)
-    return _conclude(study, scale, out, finished=finished, failed=failed, executed=len(missing))
+        sweep, ran_on = _sweep(study, missing, master=master, tasks=tasks, spark=spark)
+        failed = _collect(sweep, missing, parts=parts, finished=finished, progress=progress)
+    return _conclude(study, scale, out, finished=finished, failed=failed, executed=len(missing), ran_on=ran_on)
 
 
 def _sweep(
-    spark: SparkSession,
-    study: Study,
-    missing: Sequence[Configuration],
+    study: Study, missing: Sequence[SweepPoint], *, master: str | None, tasks: int | None, spark: bool
+) -> tuple[Generator[SweepOutcome], str]:
+    """The outcomes of what is missing, as they arrive; and where it runs, if not on Spark."""
+    rows = [configuration.parameters for configuration in missing]
+    weights = [study.weigh(row) for row in rows]
+    if spark:
+        from ordercast.experiments.kit.sweep import Sweep, slots
+        from ordercast.verify.spark.session import session
+
+        started = session(master, warm=True)
+        at_once = tasks if tasks is not None else slots(started)
+        return Sweep(started, study.run, rows, weights=weights, at_once=at_once).outcomes(), ""
+    from ordercast.experiments.kit.processes import ProcessSweep, cores
+
+    at_once = min(tasks if tasks is not None else cores(), len(rows))
+    told = f"without Spark, in {at_once} process{'es' if at_once > 1 else ''} of this machine"
+    return ProcessSweep(study.run, rows, weights=weights, at_once=at_once).outcomes(), told
+
+
+def _collect(
+    sweep: Generator[SweepOutcome],
+    missing: Sequence[SweepPoint],
     *,
     parts: StudyParts,
     finished: dict[str, StudyPart],
     progress: Progress | None,
-    tasks: int | None,
 ) -> list[Failure]:
-    """Run what is missing; keep each result in `parts` and `finished` when it arrives. Returns what failed."""
-    from ordercast.experiments.kit.sweep import Sweep, slots
-
-    sweep = Sweep(
-        spark,
-        study.run,
-        [configuration.parameters for configuration in missing],
-        weights=[study.weigh(configuration.parameters) for configuration in missing],
-        at_once=tasks if tasks is not None else slots(spark),
-    )
+    """Keep each result in `parts` and `finished` when it arrives. Returns what failed."""
     before = len(finished)
     failed: list[Failure] = []
-    with closing(sweep.outcomes()) as outcomes:
+    with closing(sweep) as outcomes:
         for outcome in outcomes:
             id_, parameters = missing[outcome.position].id, missing[outcome.position].parameters
             if outcome.result is None:
@@ -131,7 +144,14 @@ def _sweep(
 
 
 def _conclude(
-    study: Study, scale: str, out: Path, *, finished: dict[str, StudyPart], failed: list[Failure], executed: int
+    study: Study,
+    scale: str,
+    out: Path,
+    *,
+    finished: dict[str, StudyPart],
+    failed: list[Failure],
+    executed: int,
+    ran_on: str = "",
 ) -> StudyResult:
     """Judge and draw what is finished, and write everything down."""
     parts = [finished[id_] for id_ in sorted(finished)]
@@ -158,6 +178,7 @@ def _conclude(
         runs=runs,
         failed=failed,
         executed=executed,
+        ran_on=ran_on,
     )
 
 
@@ -186,8 +207,8 @@ def _told(parts: Sequence[StudyPart], different: Sequence[StudyPart]) -> str:
 
 
 def _verdict(
-    study: Study, scale: str, table: pa.Table, claims: list[Claim], failed: list[Failure]
-) -> dict[str, str | int | list[Claim]]:
+    study: Study, scale: str, table: pa.Table, claims: list[SourceClaim], failed: list[Failure]
+) -> dict[str, str | int | list[SourceClaim]]:
     """The content of claims.json."""
     return {
         "study": study.name,

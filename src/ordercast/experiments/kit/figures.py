@@ -27,6 +27,8 @@ _SETTINGS: dict[Any, Any] = {
     "axes.grid": True,
     "grid.alpha": 0.3,
 }
+_APART = 1.4
+"""So many times the number before it a number is, if there is room for both beside each other."""
 _LONG_NAMES = 60
 """Letters in a legend above which its names do not fit side by side."""
 
@@ -117,9 +119,15 @@ def bars(
 
 
 def doubling(axes: Axes, values: Sequence[float]) -> None:
-    """Steps on the horizontal axis are doublings, with a tick at each value."""
+    """Steps on the horizontal axis are doublings, with a tick at each value; of two that are close one has a number."""
     axes.set_xscale("log", base=2)
-    axes.set_xticks(values, [f"{value:,g}" for value in values])
+    labels: list[str] = []
+    last = 0.0
+    for value in values:
+        is_apart = value >= _APART * last
+        labels.append(f"{value:,g}" if is_apart else "")
+        last = value if is_apart else last
+    axes.set_xticks(values, labels)
     axes.minorticks_off()
 
 

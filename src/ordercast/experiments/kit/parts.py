@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ordercast.core.errors import UsageError
-from ordercast.experiments.kit.study import Configuration, Row
+from ordercast.experiments.kit.study import Row, SweepPoint
 
 PARTS = "parts"
 
@@ -42,7 +42,7 @@ class StudyParts:
         for path in self._directory.glob("*.json"):
             path.unlink()
 
-    def finished(self, configurations: Sequence[Configuration]) -> dict[str, StudyPart]:
+    def finished(self, configurations: Sequence[SweepPoint]) -> dict[str, StudyPart]:
         """What is there of `configurations`, by id. A file that does not say what it should is run again."""
         found = {}
         for configuration in configurations:
@@ -55,7 +55,7 @@ class StudyParts:
         with naming_unwritable(self._directory):
             write_atomically(self._path(part.id), encode(part))
 
-    def _read(self, configuration: Configuration) -> StudyPart | None:
+    def _read(self, configuration: SweepPoint) -> StudyPart | None:
         try:
             part = msgspec.json.decode(self._path(configuration.id).read_bytes(), type=StudyPart)
         except (OSError, msgspec.DecodeError):

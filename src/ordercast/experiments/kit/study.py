@@ -25,7 +25,7 @@ Row = dict[str, Value]
 """A row of the results, or the parameters of one configuration: plain values, so that both are JSON and columns."""
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class SourceClaim(msgspec.Struct, frozen=True, kw_only=True):
     """A checkable statement of a source, and what was measured about it."""
 
     id: str
@@ -66,7 +66,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     """Scale to the parameters of each configuration. The seed is one of them."""
     run: Callable[[Row], Row]
     """Measures one configuration, in a process of its own choosing; must be picklable and depend on nothing else."""
-    claims: Callable[[pa.Table], list[Claim]]
+    claims: Callable[[pa.Table], list[SourceClaim]]
     """Judges the results, incomplete ones too: a claim that they cannot decide holds neither way."""
     figures: Callable[[pa.Table, Path], list[Picture]]
     """Draws the results into a directory and says what to show, in order."""
@@ -75,18 +75,18 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     weigh: Callable[[Row], float] = _all_alike
     """How long a configuration takes, relative to the others: the heaviest start first."""
 
-    def configurations(self, scale: str, seeds: int | None = None) -> list[Configuration]:
+    def configurations(self, scale: str, seeds: int | None = None) -> list[SweepPoint]:
         """The configurations of a scale, sorted by their ids; so many of those that differ in the seed alone."""
         return sorted(self.in_order(scale, seeds), key=lambda configuration: configuration.id)
 
-    def in_order(self, scale: str, seeds: int | None = None) -> list[Configuration]:
+    def in_order(self, scale: str, seeds: int | None = None) -> list[SweepPoint]:
         """The same, in the order in which the study lists them: by what they mean."""
         if scale not in self.scales:
             raise unknown_name(f"scale of {self.name}", scale, self.scales)
-        alike: dict[str, list[Configuration]] = {}
+        alike: dict[str, list[SweepPoint]] = {}
         for row in self.scales[scale]:
             point = {name: value for name, value in row.items() if name != "seed"}
-            alike.setdefault(self._id(point), []).append(Configuration(self._id(row), row))
+            alike.setdefault(self._id(point), []).append(SweepPoint(self._id(row), row))
         found = [one for group in alike.values() for one in group[:seeds]]
         if len({one.id for one in found}) < len(found):
             raise InvariantError(f"{self.name}: scale {scale} lists a configuration twice")
@@ -98,7 +98,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(msgspec.json.encode(identity, order="deterministic")).hexdigest()[:16]
 
 
-class Configuration(msgspec.Struct, frozen=True):
+class SweepPoint(msgspec.Struct, frozen=True):
     """One point of a sweep."""
 
     id: str

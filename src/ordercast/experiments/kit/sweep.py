@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
-from ordercast.experiments.kit.study import Row, Value
+from ordercast.experiments.kit.study import Row
 from ordercast.verify.spark.java import EnvironmentLacks
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Sweep:
         _name_jobs(self._spark, self._name)
         task = _task(self._run, {position: self._configurations[position] for position in batch})
         rows = self._spark.range(0, 1, 1, 1).mapInArrow(task, _SCHEMA).collect()
-        return [_outcome(row) for row in rows]
+        return [outcome_of(row) for row in rows]
 
     def _settle(self, batch: list[int], job: Future[list[SweepOutcome]]) -> Iterator[SweepOutcome]:
         """The outcomes of a finished job; of one whose worker died, the name of the culprit or another try for each."""
@@ -187,7 +187,7 @@ def _task(
     return work
 
 
-def attempt(run: Callable[[Row], Row], position: int, parameters: Row) -> dict[str, Value]:
+def attempt(run: Callable[[Row], Row], position: int, parameters: Row) -> dict[str, Any]:
     """One configuration, its exception included: an exception that got out would fail the others in its task."""
     start = time.perf_counter()
     result = error = trace = None
@@ -200,7 +200,8 @@ def attempt(run: Callable[[Row], Row], position: int, parameters: Row) -> dict[s
     return {"position": position, "result": result, "error": error, "trace": trace, "seconds": seconds}
 
 
-def _outcome(row: SparkRow) -> SweepOutcome:
+def outcome_of(row: SparkRow | dict[str, Any]) -> SweepOutcome:
+    """The outcome in a row that `attempt` made."""
     if row["error"] is not None:
         return SweepOutcome(row["position"], error=row["error"], trace=row["trace"], seconds=row["seconds"])
     return SweepOutcome(row["position"], msgspec.json.decode(row["result"], type=Row), seconds=row["seconds"])

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ordercast.experiments.kit.claims import all_of
 from ordercast.experiments.kit.results import Curve, Number, Point, Verdict, listed, means, measured_at, within
-from ordercast.experiments.kit.study import OURS, PROTOTYPE, Claim
+from ordercast.experiments.kit.study import OURS, PROTOTYPE, SourceClaim
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_common import acknowledgements_are_small, claim, promises
 from ordercast.experiments.locamu.results import LocamuResults, crossing, flat, ratios, shown
@@ -24,7 +24,7 @@ _PLATEAU = 0.8
 """Points above this share of the largest belong to a plateau."""
 
 
-def one_group_claims(table: pa.Table) -> list[Claim]:
+def one_group_claims(table: pa.Table) -> list[SourceClaim]:
     """Number 5.2."""
     results = LocamuResults(table)
     return [
@@ -39,7 +39,7 @@ def one_group_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def many_groups_claims(table: pa.Table) -> list[Claim]:
+def many_groups_claims(table: pa.Table) -> list[SourceClaim]:
     """Number 5.3."""
     results = LocamuResults(table)
     return [
@@ -59,7 +59,7 @@ def by_publishers(results: LocamuResults, figure: str, column: str, protocol: st
     return results.curve(figure, column, protocol, along="publishers", sizes=sizes)
 
 
-def _independent_of_publishers(results: LocamuResults) -> Claim:
+def _independent_of_publishers(results: LocamuResults) -> SourceClaim:
     fast, slow = (by_publishers(results, figure, BYTES, LOCAMU) for figure in (FAST, SLOW))
     return claim(
         "K7",
@@ -75,7 +75,7 @@ def _independent_of_publishers(results: LocamuResults) -> Claim:
     )
 
 
-def _independent_of_groups(results: LocamuResults) -> Claim:
+def _independent_of_groups(results: LocamuResults) -> SourceClaim:
     many, one = (by_publishers(results, figure, BYTES, LOCAMU) for figure in (FAST, "one"))
     shares = ratios(many, one)
     return claim(
@@ -86,7 +86,7 @@ def _independent_of_groups(results: LocamuResults) -> Claim:
     )
 
 
-def _cbcast_overtakes(results: LocamuResults) -> Claim:
+def _cbcast_overtakes(results: LocamuResults) -> SourceClaim:
     mine, theirs = (by_publishers(results, FAST, BYTES, protocol) for protocol in (LOCAMU, CBCAST))
     passes = crossing(theirs, mine)
     wanted = results.publishers(FAST)
@@ -101,7 +101,7 @@ def _cbcast_overtakes(results: LocamuResults) -> Claim:
     )
 
 
-def _cbcast_decreases(results: LocamuResults) -> Claim:
+def _cbcast_decreases(results: LocamuResults) -> SourceClaim:
     mine, theirs = (by_publishers(results, SLOW, ALL, protocol) for protocol in (LOCAMU, CBCAST))
     ours_at_last, theirs_at_last = (results.value("end", ALL, protocol) for protocol in (LOCAMU, CBCAST))
     peaks: Verdict = None
@@ -129,7 +129,7 @@ def _below(one: Number, other: Number) -> Verdict:
     return None if one is None or other is None else one < other
 
 
-def _barriers_are_largest(results: LocamuResults) -> Claim:
+def _barriers_are_largest(results: LocamuResults) -> SourceClaim:
     verdicts: list[Verdict] = []
     texts = []
     for figure, name in ((FAST, "100 Mb/s"), (SLOW, "10 Mb/s")):
@@ -150,7 +150,7 @@ def _barriers_are_largest(results: LocamuResults) -> Claim:
     )
 
 
-def _groups_cost_cbcast(results: LocamuResults) -> Claim:
+def _groups_cost_cbcast(results: LocamuResults) -> SourceClaim:
     shares = {
         protocol: ratios(by_publishers(results, FAST, BYTES, protocol), by_publishers(results, "one", BYTES, protocol))
         for protocol in (CBCAST, BARRIERS)
@@ -186,7 +186,7 @@ def _groups_cost_cbcast(results: LocamuResults) -> Claim:
     )
 
 
-def _bottleneck(results: LocamuResults) -> Claim:
+def _bottleneck(results: LocamuResults) -> SourceClaim:
     """Where publishers choose among their own groups, and where they choose among all."""
     texts, depths = [], []
     for figure, name in ((SLOW, "their own groups"), ("any", "all groups")):
@@ -208,7 +208,7 @@ def _bottleneck(results: LocamuResults) -> Claim:
     )
 
 
-def _third_of_the_model(results: LocamuResults) -> Claim:
+def _third_of_the_model(results: LocamuResults) -> SourceClaim:
     model, wire = (by_publishers(results, FAST, BYTES, LOCAMU, sizes) for sizes in (MODEL, WIRE))
     shares = ratios(wire, model)
     wanted = results.publishers(FAST, WIRE)
@@ -229,7 +229,7 @@ def _third_of_the_model(results: LocamuResults) -> Claim:
     )
 
 
-def _references(results: LocamuResults, expected: dict[str, dict[int, float]], groups: str) -> Iterable[Claim]:
+def _references(results: LocamuResults, expected: dict[str, dict[int, float]], groups: str) -> Iterable[SourceClaim]:
     for protocol, sizes in expected.items():
         found = means(by_publishers(results, "reference", BYTES, protocol))
         measured = {publishers: found.get(float(publishers)) for publishers in sizes}
@@ -252,7 +252,7 @@ def _references(results: LocamuResults, expected: dict[str, dict[int, float]], g
     yield _crossing(results, groups)
 
 
-def _crossing(results: LocamuResults, groups: str) -> Claim:
+def _crossing(results: LocamuResults, groups: str) -> SourceClaim:
     mine, theirs = (by_publishers(results, "reference", BYTES, protocol) for protocol in (LOCAMU, CBCAST))
     # LoCaMu's is flat: its last value does for the points that it was not measured at.
     level = [Point(point.x, mine[-1].mean, 0.0) for point in theirs] if mine else []

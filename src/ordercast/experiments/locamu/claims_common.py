@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ordercast.experiments.kit.claims import HELD, VIOLATED, guarantees_hold, violations
 from ordercast.experiments.kit.results import Verdict
-from ordercast.experiments.kit.study import ORDER_HOLDS, OURS, Claim, Row
+from ordercast.experiments.kit.study import ORDER_HOLDS, OURS, Row, SourceClaim
 from ordercast.experiments.locamu.results import LocamuResults
 from ordercast.experiments.locamu.runs import COMPLETE, LOCAMU, ORDER_HELD
 from ordercast.experiments.locamu.sources import SHORT
@@ -14,16 +14,16 @@ from ordercast.experiments.locamu.sources import SHORT
 _LITTLE = 0.05
 
 
-def claim(id_: str, statement: str, measured: str, holds: Verdict, *, source: str = SHORT) -> Claim:
-    return Claim(id=id_, source=source, statement=statement, measured=measured, holds=holds)
+def claim(id_: str, statement: str, measured: str, holds: Verdict, *, source: str = SHORT) -> SourceClaim:
+    return SourceClaim(id=id_, source=source, statement=statement, measured=measured, holds=holds)
 
 
-def promises(results: LocamuResults) -> list[Claim]:
+def promises(results: LocamuResults) -> list[SourceClaim]:
     """Order everywhere; and that nothing is missing where that can be said."""
     return [_order_holds(results.rows), _guarantees_hold([row for row in results.rows if row["drain"]])]
 
 
-def _order_holds(rows: Sequence[Row]) -> Claim:
+def _order_holds(rows: Sequence[Row]) -> SourceClaim:
     good = [row for row in rows if row["judged"] in (HELD, ORDER_HELD)]
     broken = [row for row in rows if row["judged"] == VIOLATED and row["failed_checks"] != COMPLETE]
     return claim(
@@ -36,7 +36,7 @@ def _order_holds(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _guarantees_hold(drained: Sequence[Row]) -> Claim:
+def _guarantees_hold(drained: Sequence[Row]) -> SourceClaim:
     return guarantees_hold(
         drained,
         f"Every run that went on until everything had arrived ({len(drained)} of them) holds what its protocol "
@@ -44,7 +44,7 @@ def _guarantees_hold(drained: Sequence[Row]) -> Claim:
     )
 
 
-def acknowledgements_are_small(results: LocamuResults) -> Claim:
+def acknowledgements_are_small(results: LocamuResults) -> SourceClaim:
     """What the source leaves out of its sizes."""
     shares: dict[str, float] = {}
     for row in results.rows:

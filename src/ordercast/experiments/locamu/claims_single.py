@@ -22,7 +22,7 @@ from ordercast.experiments.kit.results import (
     rises,
     within,
 )
-from ordercast.experiments.kit.study import OURS, PROTOTYPE, Claim, Row
+from ordercast.experiments.kit.study import OURS, PROTOTYPE, Row, SourceClaim
 from ordercast.experiments.locamu import reference
 from ordercast.experiments.locamu.claims_common import acknowledgements_are_small, claim, promises
 from ordercast.experiments.locamu.results import LocamuResults, crossing, flat, ratios, shown
@@ -38,7 +38,7 @@ _DELTA_BY_DEGREE = {3: 62.5, 4: 83.3, 5: 100.0, 6: 125.0, 9: 166.7}
 """One message in twice the depth of a tree of 511 nodes, in milliseconds."""
 
 
-def single_claims(table: pa.Table) -> list[Claim]:
+def single_claims(table: pa.Table) -> list[SourceClaim]:
     """All claims of the study."""
     results = LocamuResults(table)
     return [
@@ -59,7 +59,7 @@ def single_claims(table: pa.Table) -> list[Claim]:
     ]
 
 
-def _size(results: LocamuResults) -> Claim:
+def _size(results: LocamuResults) -> SourceClaim:
     mine, theirs = (results.curve("a", ONE, protocol, along="nodes") for protocol in (LOCAMU, DELTA))
     small, large = (means(mine).get(nodes) for nodes in _SIZES)
     expected = {point.x: 1e3 / (2 * math.floor(math.log2(point.x))) for point in theirs}
@@ -82,7 +82,7 @@ def _near(one: Number, other: Number, share: float) -> Verdict:
     return None if one is None or other is None else within(other, one, share)
 
 
-def _publishers(results: LocamuResults) -> Claim:
+def _publishers(results: LocamuResults) -> SourceClaim:
     mine, theirs = (results.curve("b", ALL, protocol, along="publishers") for protocol in (LOCAMU, DELTA))
     line = fit_line(theirs)
     ends: Verdict = None
@@ -108,7 +108,7 @@ def _publishers(results: LocamuResults) -> Claim:
     )
 
 
-def _bytes_decide(results: LocamuResults) -> Claim:
+def _bytes_decide(results: LocamuResults) -> SourceClaim:
     """Why LoCaMu is not flat."""
     rates, through = (
         means(results.curve("b", column, LOCAMU, along="publishers")) for column in (ALL, "busiest_bytes_per_message")
@@ -130,7 +130,7 @@ def _bytes_decide(results: LocamuResults) -> Claim:
     )
 
 
-def _bandwidth(results: LocamuResults) -> Claim:
+def _bandwidth(results: LocamuResults) -> SourceClaim:
     mine, theirs = (results.curve("c", ONE, protocol, along="mbps") for protocol in (LOCAMU, DELTA))
     base = means(mine).get(100.0)
     proportional = [within(point.mean, base * point.x / 100, _NEAR) for point in mine] if base else [None]
@@ -149,7 +149,7 @@ def _bandwidth(results: LocamuResults) -> Claim:
     )
 
 
-def _payload(results: LocamuResults) -> Claim:
+def _payload(results: LocamuResults) -> SourceClaim:
     mine, theirs = (results.curve("d", ONE, protocol, along="payload") for protocol in (LOCAMU, DELTA))
     factors = ratios(mine, theirs)
     return claim(
@@ -162,7 +162,7 @@ def _payload(results: LocamuResults) -> Claim:
     )
 
 
-def _faults(results: LocamuResults) -> Claim:
+def _faults(results: LocamuResults) -> SourceClaim:
     theirs = results.curve("e", ONE, DELTA, along="f")
     verdicts: list[Verdict] = [flat(theirs, _NEAR), measured_at(theirs, (1, 2, 3))]
     texts = []
@@ -188,7 +188,7 @@ def by_f(results: LocamuResults, column: str, profile: str) -> Curve:
     return points
 
 
-def _degree(results: LocamuResults) -> Claim:
+def _degree(results: LocamuResults) -> SourceClaim:
     mine, theirs = (results.curve("f", ONE, protocol, along="degree") for protocol in (LOCAMU, DELTA))
     expected = [within(point.mean, _DELTA_BY_DEGREE[int(point.x)], _NEAR) for point in theirs]
     return claim(
@@ -207,7 +207,7 @@ def _degree(results: LocamuResults) -> Claim:
     )
 
 
-def _latency(results: LocamuResults) -> Claim:
+def _latency(results: LocamuResults) -> SourceClaim:
     mine, theirs = (results.curve("latency", ALL, protocol, along="latency_ms") for protocol in (LOCAMU, DELTA))
     slower = ratio(theirs[-1].mean, theirs[0].mean) if len(theirs) > 1 else None
     return claim(
@@ -225,7 +225,7 @@ def _depths(rows: Sequence[Row], publishers: float) -> str:
     return " or ".join(map(str, sorted(depths)))
 
 
-def _root(results: LocamuResults) -> Claim:
+def _root(results: LocamuResults) -> SourceClaim:
     rows = [row for row in results.of("b") if row["protocol"] == LOCAMU and row["sizes"] == MODEL]
     shares = [
         means(results.curve("b", f"{who}_share", LOCAMU, along="publishers"))
@@ -250,12 +250,12 @@ def _root(results: LocamuResults) -> Claim:
     )
 
 
-def _references(results: LocamuResults) -> Iterable[Claim]:
+def _references(results: LocamuResults) -> Iterable[SourceClaim]:
     yield _capacities(results)
     yield _busiest(results)
 
 
-def _capacities(results: LocamuResults) -> Claim:
+def _capacities(results: LocamuResults) -> SourceClaim:
     mine = results.value("a", ONE, LOCAMU, nodes=511)
     sender = results.value("sender", ONE, LOCAMU, charge=SENDER, nodes=511)
     theirs, ours = (
@@ -285,7 +285,7 @@ def _capacities(results: LocamuResults) -> Claim:
     )
 
 
-def _busiest(results: LocamuResults) -> Claim:
+def _busiest(results: LocamuResults) -> SourceClaim:
     column = "busiest_sent_bytes_per_message"
     texts, verdicts = [], []
     for (f, profile), expected in reference.BUSIEST_BY_F.items():
@@ -305,7 +305,7 @@ def _busiest(results: LocamuResults) -> Claim:
     )
 
 
-def _fixed_window(results: LocamuResults) -> Claim:
+def _fixed_window(results: LocamuResults) -> SourceClaim:
     fixed = results.value("window", ONE, LOCAMU)
     wide = means(results.curve("c", ONE, LOCAMU, along="mbps")).get(1_000.0)
     packets = results.value("c", "window", LOCAMU, mbps=1_000.0)
@@ -319,7 +319,7 @@ def _fixed_window(results: LocamuResults) -> Claim:
     )
 
 
-def _own_encoding(results: LocamuResults) -> Claim:
+def _own_encoding(results: LocamuResults) -> SourceClaim:
     model, wire = (results.curve("a", ONE, LOCAMU, along="nodes", sizes=sizes) for sizes in (MODEL, WIRE))
     factors = ratios(wire, model)
     return claim(

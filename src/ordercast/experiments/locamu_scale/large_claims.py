@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ordercast.experiments.kit.claims import all_of, guarantees_hold
 from ordercast.experiments.kit.results import Curve, Point, curve, listed
-from ordercast.experiments.kit.study import OURS, Claim, Row
+from ordercast.experiments.kit.study import OURS, Row, SourceClaim
 from ordercast.experiments.locamu.sources import SHORT
 from ordercast.experiments.locamu_scale.large import MESSAGES, ONE, PUBLISHERS, SUBTREES
 
@@ -22,7 +22,7 @@ _MICRO = 1e6
 GROUPS = {ONE: "one group", SUBTREES: "a group below each interior node"}
 
 
-def claims(results: pa.Table) -> list[Claim]:
+def claims(results: pa.Table) -> list[SourceClaim]:
     rows: list[Row] = results.to_pylist()
     return [
         guarantees_hold(rows),
@@ -50,10 +50,10 @@ def _spread(points: Curve) -> float | None:
     return max(means) / min(means) - 1 if len(means) > 1 else None
 
 
-def _everything_arrives(rows: Sequence[Row]) -> Claim:
+def _everything_arrives(rows: Sequence[Row]) -> SourceClaim:
     runs = [row for row in rows if row["protocol"] == "locamu" and row["groups"] == ONE]
     told = ", ".join(f"{row['nodes']:,}: {row['delivered']:,}" for row in sorted(runs, key=lambda r: r["nodes"]))  # type: ignore[arg-type,return-value]
-    return Claim(
+    return SourceClaim(
         id="everything-arrives",
         source=OURS,
         statement=f"Every node delivers every one of {MESSAGES} messages of {PUBLISHERS} publishers (one group), and "
@@ -68,12 +68,12 @@ def _everything_arrives(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _flat_header(rows: Sequence[Row], column: str, how: str, id_: str) -> Claim:
+def _flat_header(rows: Sequence[Row], column: str, how: str, id_: str) -> SourceClaim:
     curves = {groups: by_size(rows, column, groups=groups) for groups in (ONE, SUBTREES)}
     spreads = [_spread(points) for points in curves.values()]
     most = by_size(rows, column.replace("mean", "most"))
     told = "; ".join(f"{GROUPS[groups]} {listed(points, 1)}" for groups, points in curves.items())
-    return Claim(
+    return SourceClaim(
         id=id_,
         source=SHORT,
         statement=f"LoCaMu's mean header {how} does not depend on the size of the system: within {_FLAT_HEADER:.0%} "
@@ -83,10 +83,10 @@ def _flat_header(rows: Sequence[Row], column: str, how: str, id_: str) -> Claim:
     )
 
 
-def _flat_memory(rows: Sequence[Row]) -> Claim:
+def _flat_memory(rows: Sequence[Row]) -> SourceClaim:
     own, resident = by_size(rows, "own_bytes_per_node"), by_size(rows, "resident_bytes_per_node")
     spread = _spread(own)
-    return Claim(
+    return SourceClaim(
         id="memory-flat",
         source=SHORT,
         statement="What a LoCaMu node keeps does not depend on the size of the system: the mean memory of a machine is "
@@ -97,12 +97,12 @@ def _flat_memory(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _time(rows: Sequence[Row]) -> Claim:
+def _time(rows: Sequence[Row]) -> SourceClaim:
     locamu, flood = micros_per_hop(rows), micros_per_hop(rows, protocol="flood")
     by_nodes = {point.x: point.mean for point in locamu}
     base, last = by_nodes.get(FROM_NODES), locamu[-1] if locamu else None
     rates = ", ".join(f"{point.x:,g}: {_MICRO / point.mean:,.0f}" for point in locamu)
-    return Claim(
+    return SourceClaim(
         id="time-per-hop",
         source=OURS,
         statement=f"A simulated hop takes at most {_TIME_FACTOR:g} times as long in the largest system as with "

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from ordercast.core.chance import shuffled
 from ordercast.experiments.kit.study import Row
-from ordercast.scenario.model import Crash, Detector, Fault, Link, Node, OpenLoad, Scenario, Trace, Tree
+from ordercast.scenario.model import Crash, Detector, Fault, Link, NodeCapacity, OpenLoad, Scenario, Trace, Tree
 
 EVERY_MS = 200.0
 DOWN_MS = 150.0
@@ -78,7 +78,7 @@ def scenario(parameters: Row, rate_per_s: float, *, duration_ms: float, limited:
         options=_options(str(parameters["protocol"])),
         overlay=Tree(nodes=nodes),
         link=Link(latency_ms=LATENCY_MS),
-        node=Node(bandwidth_mbps=BANDWIDTH_MBPS, shared=True) if limited else Node(),
+        node=NodeCapacity(bandwidth_mbps=BANDWIDTH_MBPS, shared=True) if limited else NodeCapacity(),
         detector=Detector(delay_ms=DETECTOR_MS),
         workload=[load],
         fault=faults,

@@ -8,7 +8,7 @@ from typing import cast
 import pyarrow as pa
 
 from ordercast.experiments.kit.claims import HELD, UNDECIDED, all_of, guarantees_hold
-from ordercast.experiments.kit.study import OURS, Claim, Row
+from ordercast.experiments.kit.study import OURS, Row, SourceClaim
 from ordercast.experiments.locamu_scale.storm import DETECTOR_MS, DOWN_MS, EVERY_MS, QUARTER, SINGLE
 from ordercast.experiments.locamu_scale.storm_runs import OTHERS, SETTINGS
 from ordercast.experiments.locamu_scale.text import size
@@ -20,7 +20,7 @@ _WITHIN = 0.95
 """Share of the gaps that have to be as short as allowed: queues are looked at every 5 ms only."""
 
 
-def claims(results: pa.Table) -> list[Claim]:
+def claims(results: pa.Table) -> list[SourceClaim]:
     rows: list[Row] = results.to_pylist()
     locamu = _sorted(row for row in rows if row["protocol"] == "locamu")
     others = _sorted(row for row in rows if row["protocol"] != "locamu")
@@ -59,8 +59,8 @@ def _number(row: Row, column: str) -> float:
     return float(cast("float", row[column]))
 
 
-def _order(rows: Sequence[Row]) -> Claim:
-    return Claim(
+def _order(rows: Sequence[Row]) -> SourceClaim:
+    return SourceClaim(
         id="P1-P2",
         source=OURS,
         statement="While nodes are down most of the time, one on every path of three at most, others every "
@@ -72,8 +72,8 @@ def _order(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _complete(rows: Sequence[Row], together: str, load: float) -> Claim:
-    return Claim(
+def _complete(rows: Sequence[Row], together: str, load: float) -> SourceClaim:
+    return SourceClaim(
         id=f"P3-{together}-{load:.0%}".replace("%", ""),
         source=OURS,
         statement=f"With {setting_name(together, load)}, every node has every message within {_COMPLETE_MS / 1e3:g} s "
@@ -94,8 +94,8 @@ def _complete(rows: Sequence[Row], together: str, load: float) -> Claim:
     )  # fmt: skip
 
 
-def _gaps(rows: Sequence[Row], together: str, load: float) -> Claim:
-    return Claim(
+def _gaps(rows: Sequence[Row], together: str, load: float) -> SourceClaim:
+    return SourceClaim(
         id=f"gap-{together}-{load:.0%}".replace("%", ""),
         source=OURS,
         statement=f"With {setting_name(together, load)}, a child of a crashed node goes without deliveries from "
@@ -110,7 +110,7 @@ def _gaps(rows: Sequence[Row], together: str, load: float) -> Claim:
     )  # fmt: skip
 
 
-def _others_wait(locamu: Sequence[Row], others: Sequence[Row]) -> Claim:
+def _others_wait(locamu: Sequence[Row], others: Sequence[Row]) -> SourceClaim:
     beside = [
         row
         for row in locamu
@@ -125,7 +125,7 @@ def _others_wait(locamu: Sequence[Row], others: Sequence[Row]) -> Claim:
         f"last delivery {_number(row, 'last_delivery_ms_after_publication'):,.0f} ms after the last publication"
         for row in [*beside, *others]
     )
-    return Claim(
+    return SourceClaim(
         id="others-wait",
         source=OURS,
         statement=f"Protocols without jumps, or whose publishers wait for everyone, deliver nothing to the children "
@@ -141,7 +141,7 @@ def _others_wait(locamu: Sequence[Row], others: Sequence[Row]) -> Claim:
     )
 
 
-def _repair(rows: Sequence[Row]) -> Claim:
+def _repair(rows: Sequence[Row]) -> SourceClaim:
     def told(row: Row) -> str:
         parts = ", ".join(
             f"{kind} {size(_number(row, f'{kind}_bytes'))}" for kind in ("resend", "proxy", "alias", "ack")
@@ -150,7 +150,7 @@ def _repair(rows: Sequence[Row]) -> Claim:
             f"first copies {size(_number(row, 'first_bytes'))}, {parts}: repair is {_number(row, 'repair_share'):.0%}"
         )
 
-    return Claim(
+    return SourceClaim(
         id="repair-bytes",
         source=OURS,
         statement="Resends, proxies and aliases together take less than the first copies.",

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ordercast.experiments.kit.claims import all_of, guarantees_hold
 from ordercast.experiments.kit.results import Curve, curve, fit_line, measured_at
-from ordercast.experiments.kit.study import OURS, Claim, Row
+from ordercast.experiments.kit.study import OURS, Row, SourceClaim
 from ordercast.experiments.locamu.sources import SHORT
 from ordercast.experiments.locamu_scale import zipf
 from ordercast.experiments.locamu_scale.closed_forms import largest_of_differences
@@ -39,7 +39,7 @@ _LINEAR_R2 = 0.999
 _LOCAMU = ("locamu_formula", "locamu_published", "locamu_corrected")
 
 
-def claims(results: pa.Table) -> list[Claim]:
+def claims(results: pa.Table) -> list[SourceClaim]:
     rows = completed(results.to_pylist())
     runs = [row for row in rows if row["part"] == RUN]
     return [
@@ -74,11 +74,11 @@ def _whole(rows: Sequence[Row]) -> bool | None:
     return all_of(measured_at(along(rows, "barriers"), wanted) for along, wanted in sides)
 
 
-def _one_group(rows: Sequence[Row]) -> Claim:
+def _one_group(rows: Sequence[Row]) -> SourceClaim:
     found = [row for row in rows if row["part"] == FORM and row["groups"] == ONE]
     point = found[0] if found else None
     stated = {"cbcast": STATED_CBCAST, "barriers": STATED_BARRIERS, "locamu_formula": STATED}
-    return Claim(
+    return SourceClaim(
         id="K13",
         source=SHORT,
         statement=f"With {ONE_GROUP_NODES:,} nodes in one group, the largest header is {STATED_CBCAST:,} bytes for "
@@ -91,7 +91,7 @@ def _one_group(rows: Sequence[Row]) -> Claim:
     )  # fmt: skip
 
 
-def _growth(rows: Sequence[Row]) -> Claim:
+def _growth(rows: Sequence[Row]) -> SourceClaim:
     locamu = [by_size(rows, column) for column in (*_LOCAMU, "locamu_memory")]
     cbcast, barriers = by_size(rows, "cbcast"), by_size(rows, "barriers")
     flat = [len({point.mean for point in points}) == 1 for points in locamu if len(points) > 1]
@@ -102,7 +102,7 @@ def _growth(rows: Sequence[Row]) -> Claim:
         for name, points in (("LoCaMu", locamu[0]), ("CBCAST", cbcast), ("Causal Barriers", barriers))
         if points
     )
-    return Claim(
+    return SourceClaim(
         id="K14-growth",
         source=SHORT,
         statement="Figure 5.4a, b: with the number of nodes LoCaMu's header and memory do not grow, CBCAST's header "
@@ -118,11 +118,11 @@ def _is_square(points: Curve) -> bool | None:
     return len({point.mean / point.x**2 for point in points}) == 1 if len(points) > 1 else None
 
 
-def _below_barriers(rows: Sequence[Row]) -> Claim:
+def _below_barriers(rows: Sequence[Row]) -> SourceClaim:
     points = [row for row in rows if row["part"] == FORM]
     worst = max((cast("int", row["locamu_corrected"]) / cast("int", row["barriers"]) for row in points), default=0.0)
     verdicts = [row[name] < row["barriers"] for row in points for name in _LOCAMU]  # type: ignore[operator]
-    return Claim(
+    return SourceClaim(
         id="K14-below-causal-barriers",
         source=SHORT,
         statement="LoCaMu's header is smaller than that of Causal Barriers at every size, f and degree of figure 5.4.",
@@ -132,14 +132,14 @@ def _below_barriers(rows: Sequence[Row]) -> Claim:
     )  # fmt: skip
 
 
-def _against_cbcast(rows: Sequence[Row]) -> Claim:
+def _against_cbcast(rows: Sequence[Row]) -> SourceClaim:
     limit = by_redundancy(rows, "cbcast")
     first = {column: next((int(p.x) for p in by_redundancy(rows, column) if p.mean > limit[0].mean), None)
              for column in _LOCAMU} if limit else {}  # fmt: skip
     said = ", ".join(f"{name} from f = {first[column]}" for name, column in
                      zip(("the formula", "the published radii", "the corrected ones"), _LOCAMU, strict=True)
                      if first.get(column))  # fmt: skip
-    return Claim(
+    return SourceClaim(
         id="locamu-passes-cbcast",
         source=OURS,
         statement=f"Figure 5.4c: with {LARGE:,} nodes and degree {DEGREE}, LoCaMu's header stays below CBCAST's for "
@@ -151,11 +151,11 @@ def _against_cbcast(rows: Sequence[Row]) -> Claim:
     )  # fmt: skip
 
 
-def _zipf_total() -> Claim:
+def _zipf_total() -> SourceClaim:
     here, printed = zipf.members(zipf.PRINTED_NODES), zipf.PRINTED_MEMBERS
     enough = zipf.nodes_for(printed)
     cut = zipf.groups_for(printed, zipf.PRINTED_NODES)
-    return Claim(
+    return SourceClaim(
         id="zipf-total",
         source=SHORT,
         statement=f"The {zipf.GROUPS:,} groups of figure 5.4, the g-th with N g^-{zipf.EXPONENT:g} members rounded, "
@@ -168,10 +168,10 @@ def _zipf_total() -> Claim:
     )
 
 
-def _scribe_total() -> Claim:
+def _scribe_total() -> SourceClaim:
     here = zipf.members(zipf.SCRIBE_NODES)
     small = zipf.group_sizes(ONE_GROUP_NODES)
-    return Claim(
+    return SourceClaim(
         id="zipf-total-of-scribe",
         source=SHORT,
         statement=f"The same formula gives the {zipf.SCRIBE_MEMBERS:,} members that are known for the evaluation of "
@@ -182,9 +182,9 @@ def _scribe_total() -> Claim:
     )
 
 
-def _caption() -> Claim:
+def _caption() -> SourceClaim:
     fits = [degree for degree in range(2, 10) if formula(degree, F) == STATED]
-    return Claim(
+    return SourceClaim(
         id="degree-of-the-caption",
         source=SHORT,
         statement="Figure 5.4a, b: the tree has degree 2 (caption).",
@@ -194,14 +194,14 @@ def _caption() -> Claim:
     )
 
 
-def _within_bound(runs: Sequence[Row], protocol: str) -> Claim:
+def _within_bound(runs: Sequence[Row], protocol: str) -> SourceClaim:
     found = [row for row in runs if row["protocol"] == protocol and row["headers"] == WHOLE]
     told = "; ".join(
         f"{row['nodes']:,} nodes, {_groups(row)}{_redundancy(row)}: {row['model_most']:,} of {row['bound']:,} bytes"
         f" ({row['wire_most']:,} on the wire)"
         for row in sorted(found, key=lambda row: (row["f"], row["groups"], row["nodes"]))
     )
-    return Claim(
+    return SourceClaim(
         id=f"{protocol}-within-worst-case",
         source=OURS,
         statement=f"No whole header of {protocol} in the simulated runs is larger than its worst case, both by the "
@@ -211,7 +211,7 @@ def _within_bound(runs: Sequence[Row], protocol: str) -> Claim:
     )
 
 
-def _differences(runs: Sequence[Row]) -> Claim:
+def _differences(runs: Sequence[Row]) -> SourceClaim:
     found = [row for row in runs if row["headers"] == DIFFERENCES]
     told = "; ".join(
         f"{row['protocol']}, {row['nodes']:,} nodes, {_groups(row)}{_redundancy(row)}: largest {row['model_most']:,} "
@@ -219,7 +219,7 @@ def _differences(runs: Sequence[Row]) -> Claim:
         f"{row['wire_mean']:.0f})"
         for row in sorted(found, key=lambda row: (row["protocol"], row["f"], row["groups"], row["nodes"]))
     )
-    return Claim(
+    return SourceClaim(
         id="differences-within-worst-case",
         source=OURS,
         statement="Nor is a header that carries only what changed, although each change costs eight bytes, and four "

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ordercast.experiments.kit.claims import guarantees_hold
 from ordercast.experiments.kit.results import Curve, curve, fit_line, listed, rises
-from ordercast.experiments.kit.study import OURS, Claim, Row
+from ordercast.experiments.kit.study import OURS, Row, SourceClaim
 from ordercast.experiments.vector_overhead.runs import DURATION_MS, HISTORY_NODES, LOAD_NODES, RATE
 from ordercast.experiments.vector_overhead.sources import BSS91, CB91, PC18
 
@@ -21,7 +21,7 @@ _PERCENT = 100.0
 _TOO_FEW = "fewer than three sizes were measured"
 
 
-def claims(results: pa.Table) -> list[Claim]:
+def claims(results: pa.Table) -> list[SourceClaim]:
     """The claims of the study, judged by `results`."""
     rows: list[Row] = results.to_pylist()
     return [
@@ -65,9 +65,9 @@ def _history(rows: Sequence[Row], protocol: str) -> list[Row]:
     return [row for row in rows if wanted.items() <= row.items()]
 
 
-def _vector_header_is_linear(rows: Sequence[Row]) -> Claim:
+def _vector_header_is_linear(rows: Sequence[Row]) -> SourceClaim:
     line = fit_line(by_size(rows, "header_bytes_mean", "vector"))
-    return Claim(
+    return SourceClaim(
         id="vector-header-linear",
         source=CB91,
         statement=f"The header of vector grows linearly with the number of nodes (R² above {_LINEAR_R2}).",
@@ -76,10 +76,10 @@ def _vector_header_is_linear(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _header_is_flat(rows: Sequence[Row], protocol: str) -> Claim:
+def _header_is_flat(rows: Sequence[Row], protocol: str) -> SourceClaim:
     points = by_size(rows, "header_bytes_mean", protocol)
     means = [point.mean for point in points]
-    return Claim(
+    return SourceClaim(
         id=f"{protocol}-header-flat",
         source=PC18,
         statement=f"The header of {protocol} does not grow with the number of nodes "
@@ -89,9 +89,9 @@ def _header_is_flat(rows: Sequence[Row], protocol: str) -> Claim:
     )
 
 
-def _entry_is_small(rows: Sequence[Row]) -> Claim:
+def _entry_is_small(rows: Sequence[Row]) -> SourceClaim:
     points = entry_bytes_by_duration(rows)
-    return Claim(
+    return SourceClaim(
         id="entry-below-fixed-size",
         source=OURS,
         statement=f"Counters of variable length take less than the {_FIXED_ENTRY_BYTES:g} bytes of a fixed counter, "
@@ -101,9 +101,9 @@ def _entry_is_small(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _entry_grows_with_the_run(rows: Sequence[Row]) -> Claim:
+def _entry_grows_with_the_run(rows: Sequence[Row]) -> SourceClaim:
     points = entry_bytes_by_duration(rows)
-    return Claim(
+    return SourceClaim(
         id="entry-grows-with-the-run",
         source=OURS,
         statement="The header of vector grows with the length of the run too: longer histories need longer counters.",
@@ -112,10 +112,10 @@ def _entry_grows_with_the_run(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _flood_never_waits(rows: Sequence[Row]) -> Claim:
+def _flood_never_waits(rows: Sequence[Row]) -> SourceClaim:
     shares = [row["held_share"] for row in rows if row["protocol"] == "flood"]
     worst = max((float(share) for share in shares if share is not None), default=None)
-    return Claim(
+    return SourceClaim(
         id="flood-never-waits",
         source=PC18,
         statement="Without an order to keep, no received message waits.",
@@ -124,11 +124,11 @@ def _flood_never_waits(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _fifo_waits_less(rows: Sequence[Row]) -> Claim:
+def _fifo_waits_less(rows: Sequence[Row]) -> SourceClaim:
     fifo, vector = (by_size(rows, "held_share", protocol) for protocol in ("fifo", "vector"))
     sizes = {point.x: point.mean for point in fifo}
     pairs = [(sizes[point.x], point.mean) for point in vector if point.x in sizes]
-    return Claim(
+    return SourceClaim(
         id="fifo-waits-less-than-vector",
         source=BSS91,
         statement="At every size, a smaller share of deliveries waits for FIFO order than for causal order.",
@@ -137,9 +137,9 @@ def _fifo_waits_less(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _waiting_grows_with_the_rate(rows: Sequence[Row]) -> Claim:
+def _waiting_grows_with_the_rate(rows: Sequence[Row]) -> SourceClaim:
     points = by_rate(rows, "held_share")
-    return Claim(
+    return SourceClaim(
         id="waiting-grows-with-the-rate",
         source=OURS,
         statement=f"Under vector, the share of deliveries that wait grows with the rate ({LOAD_NODES} nodes).",
@@ -148,10 +148,10 @@ def _waiting_grows_with_the_rate(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _waiting_is_flat_in_the_size(rows: Sequence[Row]) -> Claim:
+def _waiting_is_flat_in_the_size(rows: Sequence[Row]) -> SourceClaim:
     points = by_size(rows, "held_share", "vector")
     means = [point.mean for point in points]
-    return Claim(
+    return SourceClaim(
         id="waiting-flat-in-the-size",
         source=OURS,
         statement="Under vector, the share of deliveries that wait does not follow the number of nodes, every node "

@@ -7,7 +7,7 @@ input at the same time always does the same.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from ordercast.core.errors import InvariantError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine
+from ordercast.core.wire import Codec
 from ordercast.explore.brokers.scope import BrokerScope, Talk, broker_name, client_name, is_filter
 from ordercast.explore.promises.properties import History, Violation
 from ordercast.pubsub.publications import Publication
@@ -55,7 +56,7 @@ class Shut(NamedTuple):
 Effect = Open | Sent | Shut
 
 
-class Start(NamedTuple):
+class ProcessStart(NamedTuple):
     """The process begins. Its life tells one without memory from the one before."""
 
     life: int
@@ -93,10 +94,10 @@ class Publishes(NamedTuple):
     message: int
 
 
-Input = Start | Opened | Arrived | Closed | Rings | Subscribes | Publishes
+Input = ProcessStart | Opened | Arrived | Closed | Rings | Subscribes | Publishes
 
 
-class Reaction(NamedTuple):
+class ProcessReaction(NamedTuple):
     """What a process made of an input."""
 
     after: int
@@ -109,11 +110,12 @@ class Reaction(NamedTuple):
 class Surroundings:
     """Wires and application of one machine for the time of one input: what it does is written down."""
 
-    def __init__(self, now_ns: int, connections: int, timers: Timers) -> None:
+    def __init__(self, now_ns: int, connections: int, timers: Timers, codec: Codec) -> None:
         self.now_ns = now_ns
+        self.codec = codec
         self.connections = connections
         self.effects: list[Effect] = []
-        self.delivered: list[Publication] = []
+        self.delivered: list[Any] = []
         self.lost = False
         self.complaint = ""
         self._timers = {name: (due, background) for name, due, background in timers}
@@ -130,10 +132,18 @@ class Surroundings:
         return self.connections
 
     def send(self, connection: Connection, packet: Packet) -> None:
-        self.effects.append(Sent(connection, BROKER_CODEC.encode(packet)))
+        self.effects.append(Sent(connection, self.codec.encode(packet)))
 
     def close(self, connection: Connection, reason: str = "") -> None:
         self.effects.append(Shut(connection, reason))
+
+    def cast(self, address: str, packet: Packet) -> None:
+        """Brokers and clients never cast."""
+        raise InvariantError(f"a {type(packet).__name__} cast to {address}")
+
+    def cast_all(self, addresses: Iterable[str], packet: Packet) -> None:
+        for address in addresses:
+            self.cast(address, packet)
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
         self._timers[name] = (self.now_ns + delay_ns, background)
@@ -149,7 +159,7 @@ class Surroundings:
 
     # The application of a client
 
-    def deliver(self, entries: Sequence[Publication]) -> None:
+    def deliver(self, entries: Any) -> None:
         self.delivered += entries
 
     def session_lost(self, _reason: str, _unanswered: Sequence[Publication]) -> None:
@@ -172,7 +182,7 @@ def _ignore(*_arguments: object, **_named: object) -> None:
     pass
 
 
-class Parts(msgspec.Struct, frozen=True):
+class ExploredParts(msgspec.Struct, frozen=True):
     """The machines that are explored; tests put others in their place."""
 
     broker: type[Broker] = Broker
@@ -191,7 +201,9 @@ class _Known(NamedTuple):
 class ProcessTable:
     """All processes met so far. Brokers come first, then clients; a process that is down is -1."""
 
-    def __init__(self, scope: BrokerScope, talks: tuple[Talk, ...], parts: Parts) -> None:
+    codec: Codec = BROKER_CODEC
+
+    def __init__(self, scope: BrokerScope, talks: tuple[Talk, ...], parts: ExploredParts) -> None:
         self.scope = scope
         self.talks = talks
         self._parts = parts
@@ -200,7 +212,7 @@ class ProcessTable:
         self.addresses = {f"{name}:1": i for i, name in enumerate(self.names[: scope.brokers])}
         self.known: list[_Known] = []
         self._numbers: dict[Hashable, int] = {}
-        self._reactions: dict[tuple[int, int, Input], Reaction] = {}
+        self._reactions: dict[tuple[int, int, Input], ProcessReaction] = {}
         self._messages: dict[tuple[str, Topic, int], int] = {}
         self._published: dict[int, tuple[NodeId, int]] = {}
         counts: dict[tuple[int, Topic], int] = {}
@@ -213,27 +225,34 @@ class ProcessTable:
         """How many inputs the real machines have handled."""
         return len(self._reactions)
 
-    def start(self, owner: int, life: int, now: int) -> Reaction:
+    def start(self, owner: int, life: int, now: int) -> ProcessReaction:
         """A process begins a life."""
-        wires = Surroundings(now, 0, frozenset())
+        wires = Surroundings(now, 0, frozenset(), self.codec)
         name = self.names[owner]
         address = f"{name}:1" if owner < self.scope.brokers else ""
         peer = Peer("broker" if address else "client", name, life, address)
         machine = self._build_broker(owner, life, wires) if address else self._build_client(owner, wires)
-        return self._run(owner, machine, wires, (), peer, Start(life))
+        return self._run(owner, machine, wires, (), peer, ProcessStart(life))
 
-    def react(self, process: int, event: Input, now: int) -> Reaction:
+    def react(self, process: int, event: Input, now: int) -> ProcessReaction:
         """What the process does about the input at that time."""
         key = (process, now, event)
         found = self._reactions.get(key)
         if found is None:
             owner, before, timers, connections, history, peer = self.known[process]
-            wires = Surroundings(now, connections, timers)
-            machine = (
-                before.copy(wires=wires) if isinstance(before, Broker) else before.copy(wires=wires, app=wires)  # type: ignore[call-arg]
-            )
+            wires = self.surroundings(now, connections, timers)
+            machine = self.copied(before, wires)
             found = self._reactions[key] = self._run(owner, machine, wires, history, peer, event)
         return found
+
+    def surroundings(self, now: int, connections: int, timers: Timers) -> Surroundings:
+        return Surroundings(now, connections, timers, self.codec)
+
+    def copied(self, machine: ProcessMachine, wires: Surroundings) -> ProcessMachine:
+        """The machine in other surroundings."""
+        if isinstance(machine, Broker):
+            return machine.copy(wires=wires)
+        return machine.copy(wires=wires, app=wires)  # type: ignore[call-arg]
 
     def _build_broker(self, owner: int, life: int, wires: Surroundings) -> ProcessMachine:
         directory = {self.names[i]: address for address, i in self.addresses.items()}
@@ -255,35 +274,38 @@ class ProcessTable:
 
     def _run(
         self, owner: int, machine: Any, wires: Surroundings, history: History, peer: Peer, event: Input
-    ) -> Reaction:
+    ) -> ProcessReaction:
         name = self.names[owner]
         try:
             self._hand_in(machine, wires, event)
             machine.on_turn_end()
         except Exception as error:  # noqa: BLE001 - a machine that fails is what the explorer looks for
-            return Reaction(-1, fault=Violation("invariant", f"{name}: {type(error).__name__}: {error}"))
+            return ProcessReaction(-1, fault=Violation("invariant", f"{name}: {type(error).__name__}: {error}"))
         if wires.complaint:
-            return Reaction(-1, fault=Violation("invariant", f"{name}: {wires.complaint}"))
+            return ProcessReaction(-1, fault=Violation("invariant", f"{name}: {wires.complaint}"))
         told: list[int] = [~event.message] if isinstance(event, Publishes) else []
+        told += self.tells(wires)
         for entry in wires.delivered:
-            number = self._messages.get((entry.publisher, entry.topic, entry.number))
+            number = self.message_of(entry)
             if number is None:
-                return Reaction(-1, fault=Violation("integrity", f"{name} delivers {entry.id}, which nobody published"))
+                return ProcessReaction(
+                    -1, fault=Violation("integrity", f"{name} delivers {entry.id}, which nobody published")
+                )
             told.append(number)
         told += [LOST_SESSION] if wires.lost else []
         after = _Known(owner, machine, wires.timers, wires.connections, (*history, *told), peer)
-        return Reaction(self._number(after), tuple(wires.effects), bool(told))
+        return ProcessReaction(self._number(after), tuple(wires.effects), bool(told))
 
     def _hand_in(self, machine: Any, wires: Surroundings, event: Input) -> None:
         match event:
-            case Start():
+            case ProcessStart():
                 machine.on_start()
             case Opened(connection, peer):
                 if not connection:
                     wires.connections = connection = wires.connections + 1
                 machine.on_opened(connection, peer)
             case Arrived(connection, packet):
-                machine.on_packets(connection, [BROKER_CODEC.decode(packet, "")])
+                machine.on_packets(connection, [self.codec.decode(packet, "")])
             case Closed(connection, gone, reason):
                 machine.on_closed(connection, gone=gone, reason=reason)
             case Rings(timer):
@@ -291,11 +313,22 @@ class ProcessTable:
                 machine.on_timer(timer)
             case Subscribes(topic):
                 (machine.watch if is_filter(topic) else machine.subscribe)(topic)
-            case Publishes(message):
-                talk = self.talks[message]
-                machine.publish(talk.topic, b"", guarantee=talk.guarantee)
+            case Publishes():
+                self.publish(machine, event)
             case _:
                 raise InvariantError(f"no input: {event}")
+
+    def tells(self, _wires: Surroundings) -> list[int]:
+        """What a history gets before the deliveries."""
+        return []
+
+    def publish(self, machine: Any, event: Publishes) -> None:
+        talk = self.talks[event.message]
+        machine.publish(talk.topic, b"", guarantee=talk.guarantee)
+
+    def message_of(self, entry: Any) -> int | None:
+        """The number of what was delivered; None: nobody published it."""
+        return self._messages.get((entry.publisher, entry.topic, entry.number))
 
     def _number(self, known: _Known) -> int:
         key = (known.owner, known.machine.frozen(), known.timers, known.connections, known.history, known.peer.life)

@@ -11,7 +11,7 @@ from itertools import combinations
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
 from ordercast.explore.brokers.processes import LOST_SESSION
-from ordercast.explore.brokers.scope import BrokerScope, Member, Talk, is_filter
+from ordercast.explore.brokers.scope import BrokerScope, ExploredClient, Talk, is_filter
 from ordercast.explore.promises.properties import Histories, History, Violation, name
 
 
@@ -109,7 +109,7 @@ class Promises:
         return None
 
 
-def follows(member: Member, topic: Topic) -> bool:
+def follows(member: ExploredClient, topic: Topic) -> bool:
     """Whether one of the member's topics or filters takes it in: `*` is one word, `>` at the end one or more."""
     return any(_takes_in(pattern.split("."), topic.split(".")) for pattern in member.topics)
 

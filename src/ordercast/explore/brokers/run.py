@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.messages import Guarantee
-from ordercast.explore.brokers.processes import Parts, ProcessTable
+from ordercast.explore.brokers.processes import ExploredParts, ProcessTable
 from ordercast.explore.brokers.promises import Promises
 from ordercast.explore.brokers.scope import (
     BrokerScope,
@@ -24,13 +25,17 @@ from ordercast.explore.brokers.scope import (
     settings_of,
     tree_of,
 )
-from ordercast.explore.brokers.world import FaultyBeginningError, Moment, Step, World
+from ordercast.explore.brokers.world import BrokerWorld, FaultyBeginningError, Moment, PossibleStep
 from ordercast.explore.promises.properties import Histories, Violation, name
 from ordercast.explore.result import Counterexample, Exploration, Memory, Replay, Size
 from ordercast.explore.scope.publications import parse_edges
-from ordercast.explore.stage.schedule import Schedule
+from ordercast.explore.stage.schedule import SteppedRun
 from ordercast.pubsub.settings import BrokerSettings
 
+C = TypeVar("C", bound=Iterable[object])
+"""A configuration: what is published."""
+_MARKS = 1 << 19
+"""Entries of histories from here on are no messages."""
 _CHUNK = 512
 """Moments between two looks at the limits."""
 
@@ -42,7 +47,7 @@ class _LimitReachedError(Exception):
 def explore_brokers(
     scope: BrokerScope,
     *,
-    parts: Parts | None = None,
+    parts: ExploredParts | None = None,
     keep_going: bool = False,
     limit_states: int | None = None,
     limit_seconds: float | None = None,
@@ -53,6 +58,27 @@ def explore_brokers(
     counts = {messages: len(list(scope.configurations(messages))) for messages in scope.sizes()}
     sizes = [Size(messages, count) for messages, count in counts.items()]
     result = Exploration(protocol="broker", nodes=scope.brokers, sizes=sizes, decided=True)
+    return explore_all(
+        result,
+        scope.configurations,
+        lambda talks: BrokerSearch(scope, talks, parts or ExploredParts()),
+        lambda talks, search: _tell(scope, talks, parts or ExploredParts(), search),
+        keep_going=keep_going, limit_states=limit_states, limit_seconds=limit_seconds, progress=progress,
+    )  # fmt: skip
+
+
+def explore_all(
+    result: Exploration,
+    configurations: Callable[[int], Iterable[C]],
+    make: Callable[[C], BrokerSearch],
+    tell: Callable[[C, BrokerSearch], Counterexample],
+    *,
+    keep_going: bool,
+    limit_states: int | None,
+    limit_seconds: float | None,
+    progress: Callable[[float], None] | None,
+) -> Exploration:
+    """Search every configuration of every size; `tell` makes a counterexample of a search that found one."""
     memory = Memory()
     begin, cpu_begin = time.monotonic(), time.process_time()
 
@@ -64,9 +90,11 @@ def explore_brokers(
     collecting = gc.isenabled()
     gc.disable()  # Millions of tuples that stay, and no cycles.
     try:
-        for size in sizes:
-            for talks in scope.configurations(size.messages):
-                _explore(scope, talks, parts or Parts(), size, result, look)
+        for size in result.sizes:
+            for configuration in configurations(size.messages):
+                found = _explore(make(configuration), size, result, look)
+                if found is not None:
+                    _note_violation(configuration, found, make, tell, result)
                 if progress is not None:
                     progress(result.configurations / result.scope)
                 if result.counterexample is not None and not keep_going:
@@ -81,11 +109,7 @@ def explore_brokers(
     return result
 
 
-def _explore(
-    scope: BrokerScope, talks: tuple[Talk, ...], parts: Parts, size: Size, result: Exploration,
-    look: Callable[[int], None],
-) -> None:  # fmt: skip
-    search = _Search(scope, talks, parts)
+def _explore(search: BrokerSearch, size: Size, result: Exploration, look: Callable[[int], None]) -> Violation | None:
     try:
         found = search.run(look)
     finally:
@@ -96,20 +120,46 @@ def _explore(
         result.largest = max(result.largest, len(search.seen))
     size.explored += 1
     size.outcomes += len(search.promises.outcomes)
-    if found is not None:
-        configuration = " ".join(f"{name(i)}:{talk}" for i, talk in enumerate(talks))
-        result.violating.append(f"{configuration}: {found.check}")
-        if result.counterexample is None:
-            result.counterexample = _tell(scope, talks, parts, configuration)
+    return found
 
 
-class _Search:
+def _note_violation(
+    configuration: C,
+    found: Violation,
+    make: Callable[[C], BrokerSearch],
+    tell: Callable[[C, BrokerSearch], Counterexample],
+    result: Exploration,
+) -> None:  # fmt: skip
+    """List it; the first one is searched once more, remembering where every moment came from."""
+    result.violating.append(f"{words(configuration)}: {found.check}")
+    if result.counterexample is None:
+        search = make(configuration)
+        search.parents = {}
+        search.violation = search.run(lambda _states: None)
+        assert search.violation is not None, "the search is deterministic"
+        result.counterexample = tell(configuration, search)
+
+
+def words(configuration: Iterable[object]) -> str:
+    """A configuration in one line."""
+    return " ".join(f"{name(i)}:{talk}" for i, talk in enumerate(configuration))
+
+
+class BrokerSearch:
     """Breadth first over the moments of one configuration, each visited once."""
 
-    def __init__(self, scope: BrokerScope, talks: tuple[Talk, ...], parts: Parts) -> None:
-        self.table = ProcessTable(scope, talks, parts)
-        self.world = World(self.table)
-        self.promises = Promises(scope, talks)
+    who = "c"
+    """Whose histories they are: clients."""
+
+    def __init__(self, scope: BrokerScope, talks: tuple[Talk, ...], parts: ExploredParts) -> None:
+        table = ProcessTable(scope, talks, parts)
+        self._begin(table, BrokerWorld(table), Promises(scope, talks))
+
+    def _begin(self, table: ProcessTable, world: BrokerWorld, promises: Promises) -> None:
+        self.table = table
+        self.world = world
+        self.promises = promises
+        self.violation: Violation | None = None
         self.seen: set[Moment] = set()
         self.transitions = 0
         self.depth = 0
@@ -183,7 +233,7 @@ class _Search:
         return steps[::-1]
 
 
-def labelled(world: World, moment: Moment) -> Iterator[Step]:
+def labelled(world: BrokerWorld, moment: Moment) -> Iterator[PossibleStep]:
     """The steps, each with a label of its own."""
     used: dict[str, int] = {}
     for step in world.steps(moment):
@@ -191,21 +241,16 @@ def labelled(world: World, moment: Moment) -> Iterator[Step]:
         yield step if count == 1 else step._replace(label=f"{step.label} ({count})")
 
 
-def _tell(scope: BrokerScope, talks: tuple[Talk, ...], parts: Parts, configuration: str) -> Counterexample:
-    """The search once more, remembering where every moment came from."""
-    search = _Search(scope, talks, parts)
-    search.parents = {}
-    violation = search.run(lambda _states: None)
-    assert violation is not None, "the search is deterministic"
+def _tell(scope: BrokerScope, talks: tuple[Talk, ...], parts: ExploredParts, search: BrokerSearch) -> Counterexample:
     steps = search.schedule()
-    schedule = _schedule(scope, talks, steps, violation)
-    performed = perform(scope, talks, steps, parts)
-    return Counterexample(configuration, violation, schedule, performed.story, performed.orders)
+    assert search.violation is not None
+    schedule = _schedule(scope, talks, steps, search.violation)
+    performed = perform(BrokerSearch(scope, talks, parts), steps)
+    return Counterexample(words(talks), search.violation, schedule, performed.story, performed.orders)
 
 
-def perform(scope: BrokerScope, talks: tuple[Talk, ...], steps: list[str], parts: Parts | None = None) -> Replay:
+def perform(search: BrokerSearch, steps: list[str]) -> Replay:
     """Take exactly these steps on fresh machines, and say what came of them."""
-    search = _Search(scope, talks, parts or Parts())
     moment = search.world.begin()
     story: list[str] = []
     violation: Violation | None = None
@@ -216,32 +261,32 @@ def perform(scope: BrokerScope, talks: tuple[Talk, ...], steps: list[str], parts
             raise UsageError(f"{label!r} cannot happen here")
         moment = step.after
         violation = step.fault or search.promises.safety(search.histories(moment))
-        story.append("; ".join([label, *_news(before, search.histories(moment))]))
+        story.append("; ".join([label, *_news(search.who, before, search.histories(moment))]))
         if violation is not None:
             break
     if violation is None and search.world.at_rest(moment):
         violation = search.at_rest(moment)
     orders = [
-        f"c{client}: {' '.join(name(entry) for entry in history if entry >= 0)}".rstrip()
+        f"{search.who}{client}: {' '.join(name(entry) for entry in history if 0 <= entry < _MARKS)}".rstrip()
         for client, history in enumerate(search.histories(moment))
     ]
     return Replay(violation, None, story, orders)
 
 
-def _news(before: Histories, after: Histories) -> list[str]:
+def _news(who: str, before: Histories, after: Histories) -> list[str]:
     return [
-        f"c{client} delivers {name(entry)}"
+        f"{who}{client} delivers {name(entry)}"
         for client, (old, new) in enumerate(zip(before, after, strict=True))
         for entry in new[len(old) :]
-        if entry >= 0
+        if 0 <= entry < _MARKS
     ]
 
 
-def _schedule(scope: BrokerScope, talks: tuple[Talk, ...], steps: list[str], violation: Violation) -> Schedule:
+def _schedule(scope: BrokerScope, talks: tuple[Talk, ...], steps: list[str], violation: Violation) -> SteppedRun:
     trouble = scope.trouble
     returns = " returns" if trouble.returns else ""
     defaults = msgspec.structs.asdict(BrokerSettings())
-    return Schedule(
+    return SteppedRun(
         protocol="broker",
         nodes=scope.brokers,
         edges=[f"b{parent}-b{child}" for child, parent in enumerate(scope.parents) if parent is not None],
@@ -257,7 +302,7 @@ def _schedule(scope: BrokerScope, talks: tuple[Talk, ...], steps: list[str], vio
     )
 
 
-def replay_brokers(schedule: Schedule) -> Replay:
+def replay_brokers(schedule: SteppedRun) -> Replay:
     """Perform a schedule of brokers on fresh machines."""
     edges = parse_edges(",".join(schedule.edges).replace("b", "")) if schedule.edges else ()
     crash, returns = parse_crash(schedule.crash) if schedule.crash else (None, False)
@@ -277,4 +322,6 @@ def replay_brokers(schedule: Schedule) -> Replay:
         settings=settings_of(schedule.options),
     )
     check_scope(scope)
-    return msgspec.structs.replace(perform(scope, talks, schedule.steps), recorded=schedule.violation)
+    return msgspec.structs.replace(
+        perform(BrokerSearch(scope, talks, ExploredParts()), schedule.steps), recorded=schedule.violation
+    )

@@ -21,7 +21,7 @@ _CLIENT = re.compile(r"\s*b?(?P<edge>\d+)\s*:\s*(?P<topics>\S+)\s*")
 _PUBLICATION = re.compile(r"\s*c?(?P<client>\d+)\s*>\s*(?P<topic>[^\s!]+)(\s+(?P<guarantee>[a-z]+))?\s*")
 
 
-class Member(msgspec.Struct, frozen=True):
+class ExploredClient(msgspec.Struct, frozen=True):
     """A client: the broker it begins at, and what it subscribes to before anything else happens."""
 
     edge: int
@@ -62,7 +62,7 @@ class BrokerScope(msgspec.Struct, frozen=True, kw_only=True):
     """All publications by `members` on a tree, up to a number of them, or exactly the given ones."""
 
     brokers: int
-    members: tuple[Member, ...]
+    members: tuple[ExploredClient, ...]
     parents: tuple[int | None, ...]
     messages: int = 2
     talks: tuple[Talk, ...] | None = None
@@ -131,14 +131,14 @@ def tree_of(overlay: str, brokers: int, edges: Edges) -> tuple[int | None, ...]:
     return tuple(None if i == 0 else i - 1 if overlay == "line" else 0 for i in range(brokers))
 
 
-def parse_members(text: str) -> tuple[Member, ...]:
+def parse_members(text: str) -> tuple[ExploredClient, ...]:
     """`0:a;1:a+b.>`: c0 at b0 subscribes to a, c1 at b1 to a and to everything below b."""
     members = []
     for part in text.split(";"):
         match = _CLIENT.fullmatch(part)
         if match is None:
             raise UsageError(f"clients: {part.strip()!r} is not like '0:a' or '1:a+b.>'")
-        members.append(Member(int(match["edge"]), tuple(Topic(topic) for topic in match["topics"].split("+"))))
+        members.append(ExploredClient(int(match["edge"]), tuple(Topic(topic) for topic in match["topics"].split("+"))))
     return tuple(members)
 
 

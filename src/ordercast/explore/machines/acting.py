@@ -10,7 +10,7 @@ from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.explore.machines.setting import Effects, Setting
 from ordercast.explore.promises.properties import History, Violation, name
-from ordercast.explore.scope.faults import Suspicion
+from ordercast.explore.scope.faults import DetectorChange
 
 
 class Cause(NamedTuple):
@@ -18,7 +18,7 @@ class Cause(NamedTuple):
 
     node: int
     peer: int
-    what: Packet | Message | Suspicion | None
+    what: Packet | Message | DetectorChange | None
     timer: Hashable = None
     lost: bool = False
     """The packet never arrives."""
@@ -34,7 +34,7 @@ def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message
     try:
         if cause.what is None:
             machine.on_timer(cause.timer, effects)
-        elif isinstance(cause.what, Suspicion):
+        elif isinstance(cause.what, DetectorChange):
             for peer in cause.what.peers:
                 (machine.on_suspect if cause.what.on else machine.on_trust)(setting.everyone[peer], effects)
         elif isinstance(cause.what, Message):
@@ -56,7 +56,7 @@ def told(cause: Cause, effects: Effects, index: Mapping[Message, int]) -> Histor
     return published + tuple(index[message] for message in effects.delivered)
 
 
-def carried(what: Packet | Message | Suspicion | None) -> Message | None:
+def carried(what: Packet | Message | DetectorChange | None) -> Message | None:
     """The message that an input brings along, if it brings a whole one."""
     if isinstance(what, Packet) and what.carries is not None:
         message: Message = getattr(what, what.carries)

@@ -17,7 +17,7 @@ from ordercast.explore.machines.reactions import Reaction, Reactions
 from ordercast.explore.machines.setting import APPLICATION, Arrival, Setting
 from ordercast.explore.promises.properties import History, Violation
 from ordercast.explore.scope.configurations import Configuration
-from ordercast.explore.scope.faults import DETECTOR, Suspicion
+from ordercast.explore.scope.faults import DETECTOR, DetectorChange
 
 Inbox = tuple[tuple[int, tuple[int, ...]], ...]
 """By channel, in order of channels: the numbers of the inputs that wait there. Empty channels are left out."""
@@ -189,7 +189,7 @@ class Behaviour:
         node, _, _, suspected = self.reactions.known(state)
         moves = []
         for peer in self.setting.linked[node]:
-            change = Suspicion((peer,), on=peer not in suspected)
+            change = DetectorChange((peer,), on=peer not in suspected)
             reaction = self.reactions.to_input(state, self.reactions.input(DETECTOR, change))
             moves.append(self._move(history, inbox, reaction, Cause(node, DETECTOR, change)))
         return tuple(moves)

@@ -14,9 +14,9 @@ from ordercast.explore.machines.memo import number_of
 from ordercast.explore.machines.setting import Effects, Setting
 from ordercast.explore.promises.properties import History, Violation
 from ordercast.explore.scope.configurations import Configuration
-from ordercast.explore.scope.faults import Suspicion
+from ordercast.explore.scope.faults import DetectorChange
 
-Input = tuple[int, Packet | Message | Suspicion]
+Input = tuple[int, Packet | Message | DetectorChange]
 """Who it comes from, and what it is."""
 Parcel = tuple[int, tuple[int, ...]]
 """What one node sends another in one step: the sender, and the numbers of the inputs."""
@@ -70,14 +70,15 @@ class Reactions:
         """Let the messages of a configuration be delivered."""
         self._index.update((message, i) for i, message in enumerate(self.setting.messages(configuration)))
 
-    def input(self, peer: int, what: Packet | Message | Suspicion) -> int:
+    def input(self, peer: int, what: Packet | Message | DetectorChange) -> int:
         try:
             number = self._input_numbers.get((peer, what))
         except TypeError:  # Something in it has no hash, and has to go by its name.
             check_plain(what)
             raise
         if number is None:
-            check_plain(what)
+            if not self._plain.include(what):
+                check_plain(what)
             number = number_of((peer, what), self._input_numbers, self.inputs)
         return number
 
@@ -135,7 +136,7 @@ class Reactions:
         if isinstance(effects, Violation):
             return Reaction(state, (), (), effects)
         armed = effects.armed(timers - {cause.timer} if cause.what is None else timers)
-        if isinstance(cause.what, Suspicion):
+        if isinstance(cause.what, DetectorChange):
             suspected = suspected.union(cause.what.peers) if cause.what.on else suspected.difference(cause.what.peers)
         after = self.state(node, machine, armed, suspected)
         pushes, answers = self._pack(node, effects)

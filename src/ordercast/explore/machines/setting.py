@@ -11,7 +11,7 @@ from ordercast.core.machine import Machine, Place
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
 from ordercast.explore.scope.configurations import Configuration
-from ordercast.explore.scope.faults import DETECTOR, Faults, Suspicion, check_faults
+from ordercast.explore.scope.faults import DETECTOR, DetectorChange, Faults, check_faults
 from ordercast.explore.scope.publications import Edges, Groups, nodes_of
 from ordercast.overlay.extended import Overlay
 from ordercast.overlay.graphs import Graph, build_graph
@@ -19,7 +19,7 @@ from ordercast.scenario import model
 
 OVERLAYS: dict[str, Callable[..., model.Overlay]] = {
     "clique": model.Clique,
-    "line": model.Line,
+    "line": model.LineGraph,
     "ring": model.Ring,
     "star": model.Star,
     "tree": model.Tree,
@@ -79,7 +79,7 @@ class Arrival:
 
     __slots__ = ("channel", "node", "peer", "what")
 
-    def __init__(self, node: int, peer: int, what: Packet | Message | Suspicion, channel: int) -> None:
+    def __init__(self, node: int, peer: int, what: Packet | Message | DetectorChange, channel: int) -> None:
         self.node = node
         self.peer = peer
         self.what = what

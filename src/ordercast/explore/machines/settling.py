@@ -17,7 +17,7 @@ from ordercast.explore.machines.behaviour import met
 from ordercast.explore.machines.setting import APPLICATION, Effects, Setting
 from ordercast.explore.promises.properties import History, Violation
 from ordercast.explore.scope.configurations import Configuration
-from ordercast.explore.scope.faults import Suspicion
+from ordercast.explore.scope.faults import DetectorChange
 
 _MOST_STEPS = 20_000
 
@@ -70,7 +70,7 @@ class Settling:
         waiting = {node: deque(messages) for node, messages in unpublished.items()}
         for node, peers in enumerate(suspected):
             for peer in sorted(peers):
-                if fault := self._do(Cause(node, node, Suspicion((peer,), on=False))):
+                if fault := self._do(Cause(node, node, DetectorChange((peer,), on=False))):
                     return fault
         for _ in range(_MOST_STEPS):
             cause = self._next(waiting)

@@ -17,7 +17,7 @@ one for each scripted toggle, so that they may happen in any order."""
 _TOGGLE = re.compile(r"\s*(?P<node>\w+)\s*:\s*(?P<peers>[\w\s,]+?)(?P<stays>\s+stays)?\s*")
 
 
-class Suspicion(msgspec.Struct, frozen=True):
+class DetectorChange(msgspec.Struct, frozen=True):
     """The failure detector of a node changes its mind about some linked nodes."""
 
     peers: tuple[int, ...]
@@ -33,9 +33,9 @@ class Toggle(msgspec.Struct, frozen=True):
     stays: bool = False
     """Whether it trusts them only in the end."""
 
-    def inputs(self) -> list[Suspicion]:
+    def inputs(self) -> list[DetectorChange]:
         """What happens, in this order, if it happens."""
-        return [Suspicion(self.peers, on=True), *([] if self.stays else [Suspicion(self.peers, on=False)])]
+        return [DetectorChange(self.peers, on=True), *([] if self.stays else [DetectorChange(self.peers, on=False)])]
 
 
 class Faults(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ _PUBLICATION = re.compile(
 _MOST_NODES = 64
 
 
-class Publication(msgspec.Struct, frozen=True):
+class PlannedPublication(msgspec.Struct, frozen=True):
     """A node publishes to a group, perhaps not before it has certain messages."""
 
     publisher: int
@@ -33,7 +33,7 @@ class Publication(msgspec.Struct, frozen=True):
         return f"n{self.publisher}>{self.group}{after}"
 
 
-def configuration_of(nodes: int, groups: Groups, publications: Sequence[Publication]) -> Configuration:
+def configuration_of(nodes: int, groups: Groups, publications: Sequence[PlannedPublication]) -> Configuration:
     """The publications as a configuration, if they make sense."""
     if not publications:
         raise UsageError("publications: nobody publishes anything")
@@ -50,13 +50,15 @@ def configuration_of(nodes: int, groups: Groups, publications: Sequence[Publicat
     )
 
 
-def publications_of(configuration: Configuration) -> list[Publication]:
+def publications_of(configuration: Configuration) -> list[PlannedPublication]:
     """What `configuration_of` was given."""
     facts = zip(configuration.publishers or (), configuration.groups, configuration.after, strict=True)
-    return [Publication(publisher, group, after) for publisher, group, after in facts]
+    return [PlannedPublication(publisher, group, after) for publisher, group, after in facts]
 
 
-def _check_after(number: int, publication: Publication, groups: Groups, others: Sequence[Publication]) -> None:
+def _check_after(
+    number: int, publication: PlannedPublication, groups: Groups, others: Sequence[PlannedPublication]
+) -> None:
     for i in publication.after:
         if not 0 <= i < number:
             raise UsageError(f"publications: {publication}: m{i + 1} is not an earlier message than m{number + 1}")
@@ -102,10 +104,10 @@ def parse_groups(text: str, nodes: int) -> dict[str, tuple[int, ...]]:
     return groups
 
 
-def parse_publication(text: str, nodes: int) -> Publication:
+def parse_publication(text: str, nodes: int) -> PlannedPublication:
     """`4>c` or `4>c after m1 + m2`."""
     match = _PUBLICATION.fullmatch(text)
     if match is None:
         raise UsageError(f"publications: {text.strip()!r} is not like '0>a' or '0>a after m1'")
     after = tuple(int(word.strip()[1:]) - 1 for word in match["after"].split("+")) if match["after"] else ()
-    return Publication(parse_node(match["node"], nodes, "publications"), match["group"], after)
+    return PlannedPublication(parse_node(match["node"], nodes, "publications"), match["group"], after)

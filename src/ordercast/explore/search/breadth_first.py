@@ -53,26 +53,33 @@ class Judge:
         self._checks = safety_checks(guarantee)
         self._known: dict[Numbers, Violation | None] = {}
         self._precedence = Precedence(configuration) if prefix in self._checks else None
-        self._bits = [self._remembered_bits(node) for node in range(configuration.nodes)]
+        self._bits: dict[int, int] = Memo(self._learn_bits)
+        """By component: what its history says about who precedes whom."""
+        self._bits_of_history: dict[tuple[int, int], int] = Memo(self._learn_bits_of_history)
         self.outcomes: set[Numbers] = set()
         """The histories of all states at rest."""
 
     def safety(self, state: State) -> Violation | None:
-        history = self._behaviour.history
-        numbers = tuple([history[component] for component in state])
         if self._precedence is not None:
-            union = 0
-            for number, bits in zip(numbers, self._bits, strict=True):
-                union |= bits[number]
+            union, bits = 0, self._bits
+            for component in state:
+                union |= bits[component]
             if self._precedence.is_acyclic(union):
                 return None
+        history = self._behaviour.history
+        numbers = tuple([history[component] for component in state])
         if numbers not in self._known:
             self._known[numbers] = first_violation(self._checks, self.histories(numbers), self._configuration)
         return self._known[numbers]
 
-    def _remembered_bits(self, node: int) -> Memo[int, int]:
-        precedence, histories = self._precedence, self._behaviour.histories
-        return Memo(lambda number: precedence.bits(node, histories[number]) if precedence else 0)
+    def _learn_bits(self, component: int) -> int:
+        state, history, _ = self._behaviour.content(component)
+        return self._bits_of_history[self._behaviour.reactions.node(state), history]
+
+    def _learn_bits_of_history(self, key: tuple[int, int]) -> int:
+        assert self._precedence is not None
+        node, history = key
+        return self._precedence.bits(node, self._behaviour.histories[history])
 
     def at_rest(self, state: State) -> Violation | None:
         history = self._behaviour.history
@@ -175,7 +182,7 @@ class Search:
                     self._report(Found(violation, state, None))
 
     def _follow(self, state: State, moves: tuple[Move, ...], reached: list[State]) -> None:
-        pushed, seen = self._behaviour.pushed, self.seen
+        pushed, seen, parents = self._behaviour.pushed, self.seen, self._parents
         self.transitions += len(moves)
         for move in moves:
             after, pushes, tells, fault, cause, _ = move
@@ -186,8 +193,11 @@ class Search:
             successor = tuple(successor)
             if (tells or fault) and (violation := fault or self._judge.safety(successor)):
                 self._report(Found(violation, state, move))
-            elif successor not in seen:
-                self._reach(successor, state, move, reached)
+            elif successor not in seen:  # As in `_reach`, without another call for every state.
+                seen.add(successor)
+                reached.append(successor)
+                if parents is not None:
+                    parents[successor] = (state, move)
 
     def _reach(self, successor: State, state: State, move: Move, reached: list[State]) -> None:
         if successor in self.seen:

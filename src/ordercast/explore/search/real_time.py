@@ -21,7 +21,7 @@ from ordercast.explore.search.breadth_first import Found, Judge, Look, Search, S
 _UNSENT = -1
 
 
-class Moment(NamedTuple):
+class ClientsMoment(NamedTuple):
     """What the clients have done and seen."""
 
     clients: tuple[int, ...]
@@ -36,14 +36,14 @@ class RealTimeSearch(Search):
 
     def __init__(self, behaviour: Behaviour, judge: Judge, look: Look, configuration: Configuration) -> None:
         super().__init__(behaviour, judge, look)
-        self._moments: list[Moment] = []
-        self._numbers: dict[Moment, int] = {}
+        self._moments: list[ClientsMoment] = []
+        self._numbers: dict[ClientsMoment, int] = {}
         behaviour.reactions.expect(configuration)
         self._sendings = [self._sending(message) for message in behaviour.setting.messages(configuration)]
 
     def start(self, configuration: Configuration) -> State:
         """Nobody has sent anything."""
-        nothing = Moment((_UNSENT,) * configuration.messages, (0,) * configuration.messages, 0)
+        nothing = ClientsMoment((_UNSENT,) * configuration.messages, (0,) * configuration.messages, 0)
         return (*self._behaviour.initial(configuration, asked=False), self._number(nothing))
 
     def _sending(self, message: Message) -> tuple[int, Move]:
@@ -69,12 +69,12 @@ class RealTimeSearch(Search):
             if not unsent and not moves:
                 self._rest(state, moment)
 
-    def _send(self, state: State, moment: Moment, i: int, reached: list[State]) -> None:
+    def _send(self, state: State, moment: ClientsMoment, i: int, reached: list[State]) -> None:
         client, sending = self._sendings[i]
         clients = (*moment.clients[:i], client, *moment.clients[i + 1 :])
         before = (*moment.answered_before[:i], moment.answered, *moment.answered_before[i + 1 :])
         self.transitions += 1
-        moved = [*state[:-1], self._number(Moment(clients, before, moment.answered))]
+        moved = [*state[:-1], self._number(ClientsMoment(clients, before, moment.answered))]
         self._push(moved, sending)
         self._reach(tuple(moved), state, sending, reached)
 
@@ -106,21 +106,21 @@ class RealTimeSearch(Search):
                 return reaction.fault
             clients[i] = reaction.after
             answered |= reaction.completes << i
-        moved[-1] = self._number(Moment(tuple(clients), moment.answered_before, answered))
+        moved[-1] = self._number(ClientsMoment(tuple(clients), moment.answered_before, answered))
         return None
 
-    def _rest(self, state: State, moment: Moment) -> None:
+    def _rest(self, state: State, moment: ClientsMoment) -> None:
         if any(self._behaviour.timers[component] for component in state[:-1]):
             raise UsageError(f"real_time: {self._behaviour.setting.info.name} uses timers")
         violation = self._judge.at_rest(state[:-1]) or self._ending(state[:-1], moment)
         if violation is not None:
             self._report(Found(violation, state, None))
 
-    def _ending(self, servers: State, moment: Moment) -> Violation | None:
+    def _ending(self, servers: State, moment: ClientsMoment) -> Violation | None:
         """What is wrong when everything has happened, apart from what the servers did."""
         histories = [self._behaviour.histories[self._behaviour.history[component]] for component in servers]
         violation = answers(moment.answered, len(moment.clients))
         return violation or real_time(tuple(histories), moment.answered_before)
 
-    def _number(self, moment: Moment) -> int:
+    def _number(self, moment: ClientsMoment) -> int:
         return number_of(moment, self._numbers, self._moments)

@@ -13,8 +13,8 @@ from ordercast.explore.machines.setting import APPLICATION, Arrival, Effects, Se
 from ordercast.explore.machines.settling import Script, Settling
 from ordercast.explore.promises.properties import Violation, agreement, delivered, first_violation, name, safety_checks
 from ordercast.explore.scope.configurations import Configuration
-from ordercast.explore.scope.faults import DETECTOR, Suspicion
-from ordercast.explore.stage.schedule import Step
+from ordercast.explore.scope.faults import DETECTOR, DetectorChange
+from ordercast.explore.stage.schedule import NodeStep
 from ordercast.explore.stage.stage import Stage
 
 
@@ -29,18 +29,18 @@ class FaultyStage(Stage):
         """A schedule that does not settle proves nothing about what is missing at its end."""
         return None
 
-    def locate(self, cause: Cause) -> Step:
+    def locate(self, cause: Cause) -> NodeStep:
         if cause == SETTLE:
-            return Step("")
-        if isinstance(cause.what, Suspicion):
+            return NodeStep("")
+        if isinstance(cause.what, DetectorChange):
             peers = tuple(self._name(peer) for peer in cause.what.peers)
-            return Step(self._name(cause.node), about=peers, suspects=cause.what.on)
+            return NodeStep(self._name(cause.node), about=peers, suspects=cause.what.on)
         if cause.lost:
             position = self.waiting[cause.node, cause.peer].index(self._packet(cause)) + 1
-            return Step(self._name(cause.node), self._name(cause.peer), position=position, lost=True)
+            return NodeStep(self._name(cause.node), self._name(cause.peer), position=position, lost=True)
         return super().locate(cause)
 
-    def take(self, step: Step) -> str:
+    def take(self, step: NodeStep) -> str:
         if not step.node:
             return self._settle()
         if step.lost:
@@ -48,7 +48,7 @@ class FaultyStage(Stage):
             return f"{self._name(cause.peer)} -> {self._name(cause.node)}: {self._content(self._packet(cause))} is lost"
         return super().take(step)
 
-    def _cause(self, step: Step) -> Cause:
+    def _cause(self, step: NodeStep) -> Cause:
         if step.timer:
             raise UsageError(f"{step}: timers run out only when everyone settles")
         if step.about:
@@ -58,7 +58,7 @@ class FaultyStage(Stage):
             self._check_condition(step, cause)
         return cause
 
-    def _change(self, step: Step) -> Cause:
+    def _change(self, step: NodeStep) -> Cause:
         node = self._rank(step.node, len(self.setting.servers))
         peers = tuple(self._rank(peer, len(self.setting.servers)) for peer in step.about)
         for peer in peers:
@@ -68,9 +68,9 @@ class FaultyStage(Stage):
             self._suspected[node].update(peers)
         else:
             self._suspected[node].difference_update(peers)
-        return Cause(node, DETECTOR, Suspicion(peers, on=step.suspects))
+        return Cause(node, DETECTOR, DetectorChange(peers, on=step.suspects))
 
-    def _check_condition(self, step: Step, cause: Cause) -> None:
+    def _check_condition(self, step: NodeStep, cause: Cause) -> None:
         assert isinstance(cause.what, Message)
         after = self.configuration.after[self._index[cause.what]]
         if not met(after, self.histories[cause.node]):
@@ -119,7 +119,7 @@ class FaultyStage(Stage):
     # Telling
 
     def _describe(self, cause: Cause) -> str:
-        if isinstance(cause.what, Suspicion):
+        if isinstance(cause.what, DetectorChange):
             peers = " and ".join(self._name(peer) for peer in cause.what.peers)
             return f"{self._name(cause.node)} {'suspects' if cause.what.on else 'trusts'} {peers}"
         if isinstance(cause.what, Message) and cause.what.topic:

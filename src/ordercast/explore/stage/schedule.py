@@ -15,6 +15,7 @@ from ordercast.core.wire import NOT_DECODABLE
 from ordercast.explore.promises.properties import Violation, name
 from ordercast.explore.scope.configurations import Configuration, parse_destinations, parse_node
 from ordercast.explore.scope.publications import configuration_of, parse_publication
+from ordercast.protocols import OVERLAYS
 
 _ARRIVES = re.compile(r"(?P<peer>\S+) -> (?P<node>\S+?)( #(?P<position>[1-9][0-9]{0,8}))?(?P<lost> is lost)?")
 _PUBLISHES = re.compile(r"(?P<node>\S+) publishes")
@@ -25,7 +26,7 @@ _SETTLES = "everyone settles"
 _RUNS_OUT = re.compile(r"(?P<node>\S+) timer (?P<timer>.+)")
 
 
-class Step(msgspec.Struct, frozen=True):
+class NodeStep(msgspec.Struct, frozen=True):
     """Something happens at `node`: the input at a position of the channel from `peer`, a publication, or a timer.
 
     Where things go wrong also: that input is lost, or the node changes its mind about others. No node at all: nothing
@@ -58,7 +59,7 @@ class Step(msgspec.Struct, frozen=True):
         return f"{self.peer} -> {self.node}{position}{' is lost' if self.lost else ''}"
 
 
-class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SteppedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One run, step by step. Every field is a key of the file."""
 
     format: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
@@ -84,6 +85,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The broker that may crash, `b1` or `b1 returns`."""
     cut: str = ""
     """The client whose connection may break."""
+    joins: list[int] = []
+    """Of an overlay that changes: processes that join at any moment."""
+    cuts: int = 0
+    """Of such an overlay: how often a connection may break."""
+    losses: int = 0
+    """Of such an overlay: how often an acknowledgement may be lost."""
     early: int = 0
     """How often a timer may run out early."""
     timer: str = ""
@@ -112,25 +119,25 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         }
 
 
-def parse_step(text: str) -> Step:
+def parse_step(text: str) -> NodeStep:
     """The step that `str(step)` wrote."""
     if match := _ARRIVES.fullmatch(text):
-        return Step(match["node"], match["peer"], position=int(match["position"] or 1), lost=bool(match["lost"]))
+        return NodeStep(match["node"], match["peer"], position=int(match["position"] or 1), lost=bool(match["lost"]))
     if text == _SETTLES:
-        return Step("")
+        return NodeStep("")
     if match := _DOUBTS.fullmatch(text):
-        return Step(match["node"], about=tuple(match["about"].split(",")), suspects=match["verb"] == "suspects")
+        return NodeStep(match["node"], about=tuple(match["about"].split(",")), suspects=match["verb"] == "suspects")
     if match := _PUBLISHES.fullmatch(text):
-        return Step(match["node"])
+        return NodeStep(match["node"])
     if match := _RUNS_OUT.fullmatch(text):
-        return Step(match["node"], timer=match["timer"])
+        return NodeStep(match["node"], timer=match["timer"])
     raise UsageError(f"{text!r} is not a step; steps look like 'n0 -> n2', 'n0 publishes' or 'n0 timer ack'")
 
 
-def read_schedule(path: Path) -> Schedule:
+def read_schedule(path: Path) -> SteppedRun:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        schedule = msgspec.convert(raw, Schedule)
+        schedule = msgspec.convert(raw, SteppedRun)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}") from None
     except NOT_DECODABLE as error:
@@ -138,7 +145,8 @@ def read_schedule(path: Path) -> Schedule:
     schedule = msgspec.structs.replace(schedule, protocol=_seen_from(schedule.protocol, Path(), path.parent))
     if schedule.format != 1:
         raise UsageError(f"{path}: format: {schedule.format} is not 1, the only one known")
-    for i, step in enumerate(schedule.steps if not schedule.clients else []):
+    in_words = schedule.clients or schedule.protocol in OVERLAYS  # Of machines with connections: labels of their world.
+    for i, step in enumerate(() if in_words else schedule.steps):
         try:
             parse_step(step)
         except UsageError as error:
@@ -146,7 +154,7 @@ def read_schedule(path: Path) -> Schedule:
     return schedule
 
 
-def write_schedule(path: Path, schedule: Schedule, story: list[str]) -> None:
+def write_schedule(path: Path, schedule: SteppedRun, story: list[str]) -> None:
     """The file, each step with what it does as a comment."""
     lines = [
         f"format = {schedule.format}",

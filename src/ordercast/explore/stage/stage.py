@@ -18,8 +18,8 @@ from ordercast.explore.machines.acting import Cause, act, carried, told
 from ordercast.explore.machines.setting import APPLICATION, Arrival, Effects, Setting
 from ordercast.explore.promises.properties import Violation, agreement, first_violation, name, safety_checks
 from ordercast.explore.scope.configurations import Configuration
-from ordercast.explore.scope.faults import Suspicion
-from ordercast.explore.stage.schedule import Step
+from ordercast.explore.scope.faults import DetectorChange
+from ordercast.explore.stage.schedule import NodeStep
 
 _LONGEST = 60
 """Characters of a packet's content that are shown."""
@@ -33,7 +33,7 @@ class Stage:
         self.configuration = configuration
         self.machines: list[Machine]
         self.machines, self.timers, arrivals = setting.start()
-        self.waiting: dict[tuple[int, int], list[Packet | Message | Suspicion]] = {}
+        self.waiting: dict[tuple[int, int], list[Packet | Message | DetectorChange]] = {}
         """By (node, peer): what is on its way, oldest first."""
         self.histories: list[tuple[int, ...]] = [()] * len(setting.servers)
         self.violation: Violation | None = None
@@ -46,28 +46,30 @@ class Stage:
         """What is on its way from the beginning."""
         return self.setting.requests(self.configuration)
 
-    def possible(self) -> list[Step]:
+    def possible(self) -> list[NodeStep]:
         """Every step that could be next on FIFO channels; timers only when nothing is on its way."""
         arrivals = [
-            Step(self._name(node), self._name(peer) if peer != APPLICATION else "")
+            NodeStep(self._name(node), self._name(peer) if peer != APPLICATION else "")
             for node, peer in sorted(self.waiting)
         ]
         return arrivals or [
-            Step(self._name(node), timer=str(timer))
+            NodeStep(self._name(node), timer=str(timer))
             for node, timers in enumerate(self.timers)
             for timer in sorted(timers, key=repr)
         ]
 
-    def locate(self, cause: Cause) -> Step:
+    def locate(self, cause: Cause) -> NodeStep:
         """The cause of a move as a step of this stage."""
         node = self._name(cause.node)
         if cause.what is None:
-            return Step(node, timer=str(cause.timer))
+            return NodeStep(node, timer=str(cause.timer))
         if cause.peer == APPLICATION:
-            return Step(node)
-        return Step(node, self._name(cause.peer), position=self.waiting[cause.node, cause.peer].index(cause.what) + 1)
+            return NodeStep(node)
+        return NodeStep(
+            node, self._name(cause.peer), position=self.waiting[cause.node, cause.peer].index(cause.what) + 1
+        )
 
-    def take(self, step: Step) -> str:
+    def take(self, step: NodeStep) -> str:
         """Let the step happen; what it did, in one line."""
         cause = self._cause(step)
         node = cause.node
@@ -97,7 +99,7 @@ class Stage:
     def _answer(self, client: NodeId, node: int, packet: Packet) -> None:
         """Clients only wait here; what they are told makes no difference."""
 
-    def _cause(self, step: Step) -> Cause:
+    def _cause(self, step: NodeStep) -> Cause:
         if step.goes_wrong:
             raise UsageError(f"{step}: only in schedules with publications to groups can that happen")
         node = self._rank(step.node, len(self.setting.servers))

@@ -10,7 +10,7 @@ from ordercast.explore.machines.acting import Cause, act
 from ordercast.explore.machines.setting import Arrival, Setting
 from ordercast.explore.promises.properties import Violation, answers, name, real_time
 from ordercast.explore.scope.configurations import Configuration
-from ordercast.explore.stage.schedule import Step
+from ordercast.explore.stage.schedule import NodeStep
 from ordercast.explore.stage.stage import Stage
 
 
@@ -27,16 +27,16 @@ class TimedStage(Stage):
     def _asked(self) -> list[Arrival]:
         return []
 
-    def possible(self) -> list[Step]:
-        unsent = [Step(message.origin) for message in self._messages if message.origin not in self._clients]
+    def possible(self) -> list[NodeStep]:
+        unsent = [NodeStep(message.origin) for message in self._messages if message.origin not in self._clients]
         return [*unsent, *super().possible()]
 
-    def locate(self, cause: Cause) -> Step:
+    def locate(self, cause: Cause) -> NodeStep:
         if cause.node >= len(self.setting.servers):
-            return Step(self._name(cause.node))
+            return NodeStep(self._name(cause.node))
         return super().locate(cause)
 
-    def take(self, step: Step) -> str:
+    def take(self, step: NodeStep) -> str:
         return super().take(step) if step.node in self.setting.servers else self._send(step)
 
     def rest(self) -> Violation | None:
@@ -45,7 +45,7 @@ class TimedStage(Stage):
             return violation
         return answers(self._answered, len(self._messages)) or real_time(tuple(self.histories), self._answered_before)
 
-    def _send(self, step: Step) -> str:
+    def _send(self, step: NodeStep) -> str:
         if step.node not in self.setting.clients or step.peer or step.timer or step.node in self._clients:
             raise UsageError(f"{step}: {step.node} cannot do that now")
         i = self.setting.clients.index(NodeId(step.node))

@@ -12,7 +12,7 @@ from collections import Counter
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
 from ordercast.explore.machines.setting import Setting
-from ordercast.explore.stage.schedule import Schedule, Step, parse_step
+from ordercast.explore.stage.schedule import NodeStep, SteppedRun, parse_step
 from ordercast.explore.stage.stage import Stage
 from ordercast.scenario import model
 
@@ -26,7 +26,7 @@ _OVERSHOOT = 1.5
 """Relaxation steps a bit further than needed, so that it ends inside and not on the border."""
 
 
-def scenario_of(schedule: Schedule, info: ProtocolInfo) -> model.Scenario | None:
+def scenario_of(schedule: SteppedRun, info: ProtocolInfo) -> model.Scenario | None:
     """A scenario that does what the schedule does, or None if constant latencies cannot."""
     if not schedule.destinations:
         raise UsageError("only schedules of messages with explicit destinations can become scenarios")
@@ -61,7 +61,7 @@ def scenario_of(schedule: Schedule, info: ProtocolInfo) -> model.Scenario | None
 class _Moments:
     """When things happen, while the schedule is performed once more."""
 
-    def __init__(self, schedule: Schedule, info: ProtocolInfo) -> None:
+    def __init__(self, schedule: SteppedRun, info: ProtocolInfo) -> None:
         configuration = schedule.configuration()
         setting = Setting(info, schedule.options, schedule.nodes, configuration.messages, schedule.overlay)
         self._stage = Stage(setting, configuration)
@@ -88,7 +88,7 @@ class _Moments:
         found += [Counter({link: 1}) for _, time in self._steps for link in time]
         return [one for one in found if one]  # What was sent at once on one channel arrives at once, in its order.
 
-    def _take(self, step: Step) -> tuple[str, Time]:
+    def _take(self, step: NodeStep) -> tuple[str, Time]:
         if not step.peer or step.position > 1:
             raise UsageError(f"{step}: only schedules of nothing but FIFO channels can become scenarios")
         link = (step.peer, step.node)

@@ -5,6 +5,7 @@ GET /metrics           Prometheus text
 GET /status?topics=N   JSON: the tree as this broker sees it, what all topics hold, and the N busiest topics (1000)
 GET /explain?msg=ID    JSON: where the publication is here, and what it waits for
 POST /leave?id=ID      the broker leaves the cluster for good, in good order (202: it was told)
+POST /keep?filter=F    topics are kept from now on (max_age, max_bytes, copies, compact), or with stop=1 no longer
 POST /remove?id=ID     at the root: a broker that is dead is struck off (202: it will be)
 
 With a token every request must carry it (`Authorization: Bearer TOKEN`). Without one the port is for this machine only:
@@ -18,29 +19,26 @@ import asyncio
 import hmac
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.brokers.ledger import BrokerLedger
+from ordercast.net import http
+from ordercast.net.brokers.broker_host import BrokerHost
+from ordercast.net.brokers.exposition import exposition
+from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.host import ProcessHost
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import is_loopback, split_address
+from ordercast.pubsub.keeping import KeepRule, KeepTable
 
-_LONGEST_REQUEST = 8192
 _PATIENCE_S = 5.0
 _MOST_CONNECTIONS = 64
 _TOPICS_IN_STATUS = 1000
 _TOPICS_IN_METRICS = 100
 """Every label is a time series for whoever collects them: the busiest topics have one, all others are in the sums."""
-_REASONS = {
-    200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
-    405: "Method Not Allowed", 409: "Conflict", 503: "Service Unavailable",
-}  # fmt: skip
 _READ_ONLY = ("/healthz", "/metrics", "/status", "/explain")
-_TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -63,6 +61,10 @@ class _Topics(Protocol):
 
     def explain(self, message_id: str) -> dict[str, Any]: ...
 
+    def keep(self, rule: KeepRule) -> str: ...
+
+    def kept_status(self) -> list[dict[str, Any]]: ...
+
 
 class Administered(Protocol):
     """Port to the broker that an admin server is for."""
@@ -82,7 +84,7 @@ class Admin:
     """Serves one broker. Requests are answered between its turns, so every answer is one consistent state."""
 
     def __init__(
-        self, host: ProcessHost, broker: Administered, ledger: BrokerLedger | None = None, *, token: str = ""
+        self, host: ProcessHost, broker: Administered, ledger: DiskBrokerLedger | None = None, *, token: str = ""
     ) -> None:
         self.address = ""
         self._host = host
@@ -101,7 +103,7 @@ class Admin:
         except UsageError as error:
             raise UsageError(f"admin: {str(error).removeprefix('listen: ')}") from None
         self.address = address_of(door)
-        self._server = await asyncio.start_server(self._serve, sock=door, limit=_LONGEST_REQUEST)
+        self._server = await asyncio.start_server(self._serve, sock=door, limit=http.LONGEST_HEAD)
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -111,40 +113,56 @@ class Admin:
             await asyncio.gather(*self._busy, return_exceptions=True)
             await self._server.wait_closed()
 
-    def answer(self, target: str) -> Answer:
-        """What a GET of `target` returns."""
-        parts = urlsplit(target)
-        if parts.path == "/healthz":
+    def answer(self, request: http.HttpRequest) -> Answer:
+        """What a GET returns."""
+        path = request.path
+        if path == "/healthz":
             problem = self.problem()
-            return (200, _TEXT, b"ok\n") if problem is None else (503, _TEXT, f"{problem}\n".encode())
-        if parts.path == "/metrics":
+            return (200, http.TEXT, b"ok\n") if problem is None else (503, http.TEXT, f"{problem}\n".encode())
+        if path == "/metrics":
             return 200, _PROMETHEUS, "".join(f"{line}\n" for line in self._metrics()).encode()
-        if parts.path == "/status":
-            asked = parse_qs(parts.query).get("topics", [str(_TOPICS_IN_STATUS)])[0]
+        if path == "/status":
+            asked = request.asked("topics", str(_TOPICS_IN_STATUS))
             if not asked.isdigit() or len(asked) > len(str(_TOPICS_IN_STATUS)):
-                return 400, _TEXT, b"topics: how many of the busiest? /status?topics=N, at most 9999\n"
+                return 400, http.TEXT, b"topics: how many of the busiest? /status?topics=N, at most 9999\n"
             return _json(self.status(int(asked)))
-        if parts.path == "/explain":
-            wanted = parse_qs(parts.query).get("msg")
+        if path == "/explain":
+            wanted = request.asked("msg")
             if not wanted:
-                return 400, _TEXT, b"msg: which message? /explain?msg=ID\n"
-            return _json({"broker": self._host.me.name, "msg": wanted[0], **self._broker.topics.explain(wanted[0])})
-        return 404, _TEXT, b"known: /healthz /metrics /status /explain?msg=ID\n"
+                return 400, http.TEXT, b"msg: which message? /explain?msg=ID\n"
+            return _json({"broker": self._host.me.name, "msg": wanted, **self._broker.topics.explain(wanted)})
+        return 404, http.TEXT, b"known: /healthz /metrics /status /explain?msg=ID\n"
 
-    def order(self, target: str) -> Answer:
-        """What a POST to `target` does."""
-        parts = urlsplit(target)
-        if parts.path in _READ_ONLY:
-            return 405, _TEXT, f"{parts.path} is for GET\n".encode()
+    def order(self, request: http.HttpRequest) -> Answer:
+        """What a POST does."""
+        path = request.path
+        if path == "/keep":
+            return self._keep({name: values[0] for name, values in request.query.items()})
+        if path in _READ_ONLY:
+            return 405, http.TEXT, f"{path} is for GET\n".encode()
         tree = self._broker.tree
-        act = {"/leave": tree.ask_to_leave, "/remove": tree.remove}.get(parts.path)
-        wanted = parse_qs(parts.query).get("id")
+        act = {"/leave": tree.ask_to_leave, "/remove": tree.remove}.get(path)
+        wanted = request.asked("id")
         if act is None:
-            return 404, _TEXT, b"known: /leave?id=ID /remove?id=ID\n"
+            return 404, http.TEXT, b"known: /leave?id=ID /remove?id=ID /keep?filter=FILTER\n"
         if not wanted:
-            return 400, _TEXT, f"id: which broker? {parts.path}?id=ID\n".encode()
-        refusal = self._host.turn(act, NodeId(wanted[0]))
-        return (409, _TEXT, f"{refusal}\n".encode()) if refusal else (202, _TEXT, b"accepted\n")
+            return 400, http.TEXT, f"id: which broker? {path}?id=ID\n".encode()
+        refusal = self._host.turn(act, NodeId(wanted))
+        return (409, http.TEXT, f"{refusal}\n".encode()) if refusal else (202, http.TEXT, b"accepted\n")
+
+    def _keep(self, asked: dict[str, str]) -> Answer:
+        """ARC-1: topics are kept from now on, or no longer."""
+        unknown = sorted(asked.keys() - {"filter", "max_age", "max_bytes", "copies", "compact", "stop"})
+        if unknown or "filter" not in asked:
+            return 400, http.TEXT, b"/keep?filter=FILTER&max_age=7d&max_bytes=10GB&copies=2&compact=none|key&stop=0|1\n"
+        stopped = asked.pop("stop", "0") == "1"
+        try:
+            rule = msgspec.convert(asked, KeepTable, strict=False).rule()
+        except msgspec.ValidationError as error:
+            return 400, http.TEXT, f"keep: {error}\n".encode()
+        topics = self._broker.topics
+        refusal = self._host.turn(topics.keep, msgspec.structs.replace(rule, stopped=stopped))
+        return (409, http.TEXT, f"{refusal}\n".encode()) if refusal else (202, http.TEXT, b"accepted\n")
 
     def problem(self) -> str | None:
         """Why this broker cannot do its work now."""
@@ -168,6 +186,7 @@ class Admin:
             "overlay": self._broker.tree.status(),
             "totals": self._broker.topics.totals(),
             "topics": self._broker.topics.status(topics),
+            "kept": self._broker.topics.kept_status(),
             "connections": [
                 {"peer": wire.name, "kind": wire.peer.kind, "life": wire.peer.life, "queued_bytes": wire.queued_bytes}
                 for _, wire in sorted(host.connections.items())
@@ -177,28 +196,14 @@ class Admin:
         }
 
     def _metrics(self) -> Iterator[str]:
-        status = self.status(_TOPICS_IN_METRICS)
-        yield from _gauge("up", 1)
-        yield from _gauge("healthy", int(status["problem"] is None))
-        kinds = [connection["kind"] for connection in status["connections"]]
-        yield "# TYPE ordercast_connections gauge"
-        for kind in ("broker", "client"):
-            yield f'ordercast_connections{{kind="{kind}"}} {kinds.count(kind)}'
-        queued = [connection["queued_bytes"] for connection in status["connections"]]
-        yield from _gauge("queue_bytes", sum(queued))
-        yield from _gauge("longest_queue_bytes", max(queued, default=0))
-        for name, value in _numbers(status["overlay"]):
-            yield from _gauge(f"overlay_{name}", value)
-        yield from _gauge("overlay_is_root", int(self._broker.tree.is_root))
-        for name, value in status["totals"].items():
-            yield from _gauge(f"all_{name}", value)
-        yield from _topic_gauges(status["topics"])
-        if self._ledger is not None:
-            yield from _gauge("ledger_bytes", self._ledger.log.segment_bytes)
-            yield from _gauge("ledger_flushes", self._ledger.flushes)
-        for name, value in status["counters"].items():
-            yield f"# TYPE ordercast_{name}_total counter"
-            yield f"ordercast_{name}_total {value}"
+        ledger = self._ledger
+        yield from exposition(
+            self.status(_TOPICS_IN_METRICS),
+            is_root=self._broker.tree.is_root,
+            ledger=(ledger.log.segment_bytes, ledger.flushes) if ledger is not None else None,
+        )
+        if isinstance(self._host, BrokerHost):
+            yield from self._host.deliveries.lines()
 
     # HTTP
 
@@ -210,7 +215,7 @@ class Admin:
             next(iter(self._busy)).cancel()  # Whoever says nothing for longest makes room for who has something to ask.
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                writer.write(_response(*await self._handle(reader)))
+                writer.write(http.response(*await self._handle(reader)))
                 await writer.drain()
         except (OSError, asyncio.CancelledError):  # TimeoutError is an OSError.
             pass
@@ -220,81 +225,35 @@ class Admin:
 
     async def _handle(self, reader: asyncio.StreamReader) -> Answer:
         try:
-            request = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            return 400, _TEXT, b"the request is too long\n"
-        except asyncio.IncompleteReadError:
-            return 400, _TEXT, b"the request is not complete\n"
-        line, *headers = request.decode("ascii", "replace").splitlines()
-        method, _, rest = line.partition(" ")
-        target = rest.rpartition(" ")[0]
-        fields = _fields(headers)
-        refused = self._refusal(fields)
+            request = await http.read_head(reader)
+            if request is None:
+                return 400, http.TEXT, b"the request is not complete\n"
+            return self._judge(request) or (self.answer(request) if request.method == "GET" else self.order(request))
+        except http.BadRequest as error:
+            return error.status, http.TEXT, f"{error}\n".encode()
+        except (UsageError, ValueError) as error:
+            return 400, http.TEXT, f"{error}\n".encode()
+
+    def _judge(self, request: http.HttpRequest) -> Answer | None:
+        """The answer to a request that nobody may make, or not so."""
+        refused = self._refusal(request.fields)
         if refused is not None:
             return refused
-        if method not in ("GET", "POST"):
-            return 405, _TEXT, b"only GET and POST\n"
-        if method == "POST" and "origin" in fields:
-            return 403, _TEXT, b"no web page gives orders here\n"
-        try:
-            return self.answer(target) if method == "GET" else self.order(target)
-        except (UsageError, ValueError) as error:
-            return 400, _TEXT, f"{error}\n".encode()
+        if request.method not in ("GET", "POST"):
+            return 405, http.TEXT, b"only GET and POST\n"
+        if request.method == "POST" and "origin" in request.fields:
+            return 403, http.TEXT, b"no web page gives orders here\n"
+        return None
 
     def _refusal(self, fields: Mapping[str, str]) -> Answer | None:
         if self._token:
             said = fields.get("authorization", "").removeprefix("Bearer ")
             if not hmac.compare_digest(said.encode(), self._token.encode()):
-                return 401, _TEXT, b"admin_token: needed as Authorization: Bearer TOKEN\n"
-        elif not _names_loopback(fields.get("host", "")):
-            return 403, _TEXT, b"this port answers requests to a loopback address only\n"
+                return 401, http.TEXT, b"admin_token: needed as Authorization: Bearer TOKEN\n"
+        elif not http.to_this_machine(fields):
+            return 403, http.TEXT, b"this port answers requests to a loopback address only\n"
         return None
 
 
-def _fields(headers: list[str]) -> dict[str, str]:
-    pairs = (header.partition(":") for header in headers)
-    return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
-
-
-def _names_loopback(host: str) -> bool:
-    """Whether a request says that it was sent to this machine; one that does not say it comes from no browser."""
-    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    return not host or is_loopback(name.lower())
-
-
 def _json(value: Any) -> Answer:
-    return 200, _JSON, msgspec.json.encode(value, enc_hook=str) + b"\n"
-
-
-def _response(status: int, content_type: str, body: bytes) -> bytes:
-    head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {content_type}\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
-
-
-def _gauge(name: str, value: float) -> Iterator[str]:
-    yield f"# TYPE ordercast_{name} gauge"
-    yield f"ordercast_{name} {value}"
-
-
-def _numbers(values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in sorted(values.items()):
-        if name == "term" and value:
-            value = value[0]  # noqa: PLW2901 - its number; the rest says whose it is
-        if isinstance(value, bool | int | float):
-            yield name, int(value) if isinstance(value, bool) else value
-
-
-def _topic_gauges(topics: Mapping[str, Any]) -> Iterator[str]:
-    """One family a number: all its samples must stand together."""
-    families: dict[str, list[str]] = {}
-    for topic, values in sorted(topics.items()):
-        if isinstance(values, Mapping):
-            label = str(topic).replace("\\", "\\\\").replace('"', '\\"')
-            for name, value in _numbers(values):
-                families.setdefault(name, []).append(f'ordercast_topic_{name}{{topic="{label}"}} {value}')
-    for name, samples in families.items():
-        yield f"# TYPE ordercast_topic_{name} gauge"
-        yield from samples
+    return 200, http.JSON, msgspec.json.encode(value, enc_hook=str) + b"\n"

@@ -31,6 +31,17 @@ def order(address: str, deed: str, broker: str, token: str = "") -> None:
         raise UsageError(f"broker {broker!r}: {said}")
 
 
+def post(addresses: list[str], target: str, token: str = "") -> None:
+    """POST to the first broker that answers; a UsageError with the reason if it refuses, or nobody answers."""
+    for address in addresses:
+        status, body = _request("POST", address, target, token)
+        if status == http.client.ACCEPTED:
+            return
+        if status:
+            raise UsageError(body.decode(errors="replace").strip() or f"{address} refuses")
+    raise UsageError(f"{', '.join(addresses)}: nobody answers")
+
+
 def _request(method: str, address: str, target: str, token: str) -> tuple[int, bytes]:
     """Status and body; 0 and nothing if nobody answers in time."""
     host, port = split_address(address, "admin")

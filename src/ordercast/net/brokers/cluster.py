@@ -56,7 +56,7 @@ class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
     detail: Any = None
 
 
-class Cluster:
+class BrokerCluster:
     """The cluster that `file` describes, as it runs on this machine. `bound`: its brokers end with this process."""
 
     def __init__(self, file: Path, run_directory: Path | None = None, *, bound: bool = False) -> None:
@@ -71,7 +71,7 @@ class Cluster:
         """The pipe whose end is the end of bound brokers; this process alone can write to it."""
 
     @classmethod
-    def find(cls, cluster: Path | None) -> Cluster:
+    def find(cls, cluster: Path | None) -> BrokerCluster:
         """The cluster of the file, or the only one that was started from this directory."""
         if cluster is not None:
             return cls(cluster)
@@ -88,7 +88,7 @@ class Cluster:
         return found[0]
 
     @classmethod
-    def _started(cls, record: Path) -> Cluster:
+    def _started(cls, record: Path) -> BrokerCluster:
         try:
             file = Path(msgspec.json.decode(record.read_bytes(), type=dict[str, str])["file"])
             there = file.is_file()

@@ -26,11 +26,13 @@ from typing import Annotated, Any
 import msgspec
 
 from ordercast.core.errors import UsageError, unknown_name
-from ordercast.core.ids import NodeId, valid_node
+from ordercast.core.ids import NodeId, valid_broker
 from ordercast.core.wire import NOT_DECODABLE
+from ordercast.net.brokers.door_tables import DefaultTable, NatsTable, WebTable, check_door
 from ordercast.net.log.files import Fsync
 from ordercast.net.wire.credentials import Credentials, Tls, User, join_address, split_address
 from ordercast.net.wire.settings import WireSettings
+from ordercast.pubsub.keeping import KeepRule, KeepTable
 from ordercast.pubsub.settings import BrokerSettings
 
 LOOPBACK = "127.0.0.1"
@@ -51,6 +53,10 @@ class BrokerEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Id of another broker of the file; the one without is the first root."""
     admin: str = ""
     """HOST:PORT of health, metrics and status."""
+    nats: str = ""
+    """HOST:PORT of its door for clients of NATS."""
+    web: str = ""
+    """HOST:PORT of its door for browsers and HTTP."""
     region: str = ""
 
     @property
@@ -82,6 +88,10 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     `fsync_ms`. `never`: whenever the system likes. The last two may lose what was acknowledged when the machine, not
     merely the process, dies."""
     fsync_ms: _Ms = 100.0
+    keep: tuple[KeepTable, ...] = ()
+    """Topics whose publications are kept; needs `data`."""
+    nats: NatsTable = NatsTable()
+    web: WebTable = WebTable()
     trace: str = ""
     """Run directory for the journals of the brokers."""
 
@@ -98,6 +108,16 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise unknown_name("broker", broker, [entry.id for entry in self.broker])
         return found
 
+    def keep_rules(self) -> tuple[KeepRule, ...]:
+        """What `keep` says; a UsageError names what is wrong with it."""
+        rules = []
+        for i, table in enumerate(self.keep):
+            try:
+                rules.append(table.rule())
+            except UsageError as error:
+                raise UsageError(f"keep[{i}]: {error}") from None
+        return tuple(rules)
+
     def credentials(self) -> Credentials:
         return Credentials(
             cluster=self.cluster, peer_token=self.peer_token, client_token=self.client_token, users=self.user,
@@ -112,7 +132,8 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "": ClusterFile, "broker": BrokerEntry, "settings": BrokerSettings, "limits": WireSettings, "user": User,
-    "tls": Tls,
+    "tls": Tls, "keep": KeepTable, "nats": NatsTable, "web": WebTable, "nats.default": DefaultTable,
+    "web.default": DefaultTable,
 }  # fmt: skip
 
 
@@ -139,6 +160,9 @@ def parse_cluster(raw: dict[str, Any], directory: Path) -> ClusterFile:
         raise _explain(str(error)) from None
     _check_brokers(cluster)
     cluster.credentials()
+    _check_kept(cluster)
+    for name, door in (("nats", cluster.nats), ("web", cluster.web)):
+        check_door(name, door, len(cluster.broker))
     paths = {field: str(directory / value) for field in ("data", "trace") if (value := getattr(cluster, field))}
     if cluster.tls is not None:
         files = {f: str(directory / v) for f in ("cert", "key", "ca") if (v := getattr(cluster.tls, f))}
@@ -146,9 +170,19 @@ def parse_cluster(raw: dict[str, Any], directory: Path) -> ClusterFile:
     return msgspec.structs.replace(cluster, **paths)
 
 
+def _check_kept(cluster: ClusterFile) -> None:
+    rules = cluster.keep_rules()
+    if rules and not cluster.data:
+        raise UsageError("keep: needs data, a directory for what is kept")
+    if rules and cluster.settings.order_scope != "session":
+        raise UsageError("keep: needs order_scope = 'session'; with 'key' there is no order that all copies could keep")
+    if len({rule.filter for rule in rules}) < len(rules):
+        raise UsageError("keep: two tables have the same filter")
+
+
 def check_broker_id(broker: str, where: str = "id") -> None:
     """A broker's name is the name of its directory, too."""
-    if not valid_node(broker) or "/" in broker or broker in (".", ".."):
+    if not valid_broker(broker):
         raise UsageError(f"{where}: {broker!r} is not a name that a broker can have")
 
 
@@ -166,7 +200,7 @@ def _check_brokers(cluster: ClusterFile) -> None:
         other = addresses.setdefault(entry.address, entry.id)
         if other != entry.id:
             raise UsageError(f"{where}: has the address of {other!r}, {entry.address}")
-        for field in ("advertise", "admin"):
+        for field in ("advertise", "admin", "nats", "web"):
             if getattr(entry, field):
                 split_address(getattr(entry, field), f"{where}: {field}")
         if entry.parent and entry.parent not in ids:

@@ -18,12 +18,15 @@ from ordercast.broker.place import SavedBroker
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.net.log.files import Disk, Fsync
 from ordercast.net.log.log import DamagedLogError, Log
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
+from ordercast.pubsub.tree_packets import KnownDirectory, Stamp
 
 _LEAST_BYTES = 1 << 24
 """A segment smaller than this is not worth beginning anew."""
 _ENTRIES_A_RECORD = 500
+_LONG_AGO: Stamp = (0, 1)
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
@@ -45,6 +48,8 @@ class _Forget(_Record, frozen=True, array_like=True, tag=3):
 
 
 class _Roster(_Record, frozen=True, array_like=True, tag=4):
+    """Everything about members, where a log begins."""
+
     roster: dict[Topic, tuple[Origin, ...]]
     fenced: dict[Origin, int]
 
@@ -54,7 +59,13 @@ class _Term(_Record, frozen=True, array_like=True, tag=5):
 
 
 class _Directory(_Record, frozen=True, array_like=True, tag=6):
+    """Of earlier versions: nobody knows any more how old it is."""
+
     directory: dict[NodeId, str]
+
+
+class _KnownDirectory(_Record, frozen=True, array_like=True, tag=9):
+    directory: KnownDirectory
 
 
 class _Salvaged(_Record, frozen=True, array_like=True, tag=7):
@@ -70,12 +81,16 @@ class _RosterNews(_Record, frozen=True, array_like=True, tag=8):
     forgotten: tuple[Origin, ...]
 
 
-_Any = _Entries | _Base | _Forget | _Roster | _Term | _Directory | _Salvaged | _RosterNews
+class _Closed(_Record, frozen=True, array_like=True, tag=20):
+    closed: Closed
+
+
+_Any = _Entries | _Base | _Forget | _Roster | _Term | _Directory | _Salvaged | _RosterNews | _KnownDirectory | _Closed
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[_Any])
 
 
-class BrokerLedger:
+class DiskBrokerLedger:
     """A broker's ledger on disk: implements the port of the same name; `flush` ends the turn."""
 
     def __init__(
@@ -119,19 +134,21 @@ class BrokerLedger:
     def forget(self, topic: Topic) -> None:
         self._add(_Forget(topic))
 
-    def roster(self, roster: dict[Topic, tuple[Origin, ...]], fenced: dict[Origin, int]) -> None:
-        known_roster, known_fenced = self._held.members()
-        changed = {topic: members for topic, members in roster.items() if known_roster.get(topic) != members}
-        gone = tuple(sorted(known_roster.keys() - roster.keys()))
-        news = {who: epoch for who, epoch in fenced.items() if known_fenced.get(who) != epoch}
-        forgotten = tuple(who for who in known_fenced if who not in fenced)
-        self._add(_RosterNews(changed, gone, news, forgotten))
+    def roster(
+        self, changed: dict[Topic, tuple[Origin, ...]], ended: dict[Origin, int], forgotten: tuple[Origin, ...] = ()
+    ) -> None:
+        here = {topic: members for topic, members in changed.items() if members}
+        gone = tuple(topic for topic, members in changed.items() if not members)
+        self._add(_RosterNews(here, gone, dict(ended), forgotten))
+
+    def closed(self, closed: Closed) -> None:
+        self._add(_Closed(dict(closed)))
 
     def term(self, number: int) -> None:
         self._add(_Term(number))
 
-    def directory(self, directory: dict[NodeId, str]) -> None:
-        self._add(_Directory(dict(directory)))
+    def directory(self, directory: KnownDirectory) -> None:
+        self._add(_KnownDirectory(directory))
 
     # What the runtime calls
 
@@ -176,14 +193,18 @@ class BrokerLedger:
             case _Roster(roster, fenced):
                 held.roster(roster, fenced)
             case _RosterNews(roster, gone, fenced, forgotten):
-                held.roster_news(roster, gone, fenced, forgotten)
+                held.roster({**roster, **dict.fromkeys(gone, ())}, fenced, forgotten)
+            case _Closed(closed):
+                held.closed(closed)
             case _Term(number):
                 held.term(number)
                 self._whole = True
             case _Salvaged():
                 self._whole = False
-            case _Directory(directory):
+            case _KnownDirectory(directory):
                 held.directory(directory)
+            case _Directory(members):
+                held.directory(KnownDirectory((), _LONG_AGO, members))
 
     def _beginning(self) -> list[bytes]:
         """Everything that is held, for a log that begins anew."""
@@ -193,7 +214,8 @@ class BrokerLedger:
 def _records(saved: SavedBroker) -> list[_Any]:
     """The fewest records that lead to this state: what a compacted log begins with."""
     told: list[_Any] = [_Term(saved.term_number), *([] if saved.whole else [_Salvaged()])]
-    told += [_Roster(saved.roster, saved.fenced), _Directory(saved.directory)]
+    told += [_Roster(saved.roster, saved.fenced), _KnownDirectory(saved.directory)]
+    told += [_Closed(saved.closed)] if saved.closed else []
     told += [_Base(topic, base) for topic, base in saved.base.items()]
     for topic, entries in saved.entries.items():
         for i in range(0, len(entries), _ENTRIES_A_RECORD):

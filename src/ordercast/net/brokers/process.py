@@ -10,8 +10,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -21,11 +22,12 @@ from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer, Wires
 from ordercast.net.brokers.admin import Admin
+from ordercast.net.brokers.archive import ArchiveFiles
+from ordercast.net.brokers.broker_host import BrokerHost
 from ordercast.net.brokers.cluster import Ready, start_ticks
 from ordercast.net.brokers.cluster_file import ClusterFile, check_broker_id
 from ordercast.net.brokers.incarnation import DataDirectory, check_welcome, choose_life
-from ordercast.net.brokers.ledger import BrokerLedger
-from ordercast.net.host import ProcessHost
+from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.log.files import Disk
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import BROKER, split_address
@@ -40,6 +42,8 @@ LOG = logging.getLogger("ordercast.broker")
 FAILED = 70
 """Exit code of a process that found a bug in itself, or whose disk failed it."""
 INTERRUPTED = 130
+_COLLECT_AFTER = 50_000, 20, 100
+"""Objects until the first look for cycles, and so on: a broker keeps many objects for long and makes few cycles."""
 _LEAVING_S = 5.0
 """A broker that stops waits so long to be struck off; if the others are gone too, it stops all the same."""
 _LOOK_S = 0.1
@@ -56,6 +60,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None = None
     trace: Path | None = None
     admin: str = ""
+    nats: str = ""
+    """HOST:PORT of the door for clients of NATS."""
+    web: str = ""
+    """HOST:PORT of the door for browsers and HTTP."""
     salvage: bool = False
     """Where the log in `data` is damaged: start with what is readable of it, instead of refusing to start."""
 
@@ -65,19 +73,63 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.parent) and self.cluster.find(self.id) is None
 
 
+class ForeignDoor(Protocol):
+    """Port to a listener for those who do not speak the brokers' own protocol."""
+
+    kind: str
+    address: str
+
+    async def start(self) -> None:
+        """Open it; a UsageError says why it cannot be."""
+
+    async def stop(self) -> None:
+        """Say goodbye to everybody at it."""
+
+
+DoorMaker = Callable[["BrokerProcess"], list[ForeignDoor]]
+"""The doors that a launch asks for. They are built on clients, so whoever runs a broker hands them in."""
+
+
+class Books:
+    """What a broker writes in a turn: its archive first, then the ledger, which may forget what the archive has."""
+
+    def __init__(self, archive: ArchiveFiles, ledger: DiskBrokerLedger) -> None:
+        self._archive = archive
+        self._ledger = ledger
+
+    def flush(self) -> None:
+        self._archive.flush()
+        self._ledger.flush()
+
+    def close(self) -> None:
+        self._archive.close()
+        self._ledger.close()
+
+    def abandon(self) -> None:
+        self._archive.abandon()
+        self._ledger.abandon()
+
+
 class BrokerProcess:
     """One broker. `start`, then wait for `host.ended_event` or `stop` it."""
 
-    host: ProcessHost
+    host: BrokerHost
     broker: Broker
 
-    def __init__(self, launch: Launch, *, door: socket.socket | None = None, disk: Disk | None = None) -> None:
+    def __init__(
+        self, launch: Launch, *, door: socket.socket | None = None, disk: Disk | None = None,
+        doors: DoorMaker | None = None,
+    ) -> None:  # fmt: skip
         self.launch = launch
+        self.doors: list[ForeignDoor] = []
+        """Open ones."""
+        self._make_doors = doors
         self.admin: Admin | None = None
         self._door = door
         self._disk = disk
         self._data: DataDirectory | None = None
-        self._ledger: BrokerLedger | None = None
+        self._ledger: DiskBrokerLedger | None = None
+        self._archive: ArchiveFiles | None = None
         self._syncing: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -107,19 +159,22 @@ class BrokerProcess:
         settings = cluster.settings_of(entry)
 
         def build(wires: Wires) -> Broker:
-            self.broker = Broker(place, settings, wires, self._ledger, saved)
+            self.broker = Broker(place, settings, wires, self._ledger, saved, self._archive)
             return self.broker
 
         me = Peer(BROKER, launch.id, place.life, place.address)
-        self.host = ProcessHost(
+        self.host = BrokerHost(
             me, build, BROKER_CODEC, cluster.limits, credentials=cluster.credentials(),
-            journal=journal, ledger=self._ledger,
+            journal=journal, ledger=Books(self._archive, self._ledger) if self._ledger and self._archive else None,
         )  # fmt: skip
         self.host.term = lambda: self.broker.tree.term[0]
         await self.host.start(door)
         if launch.admin:
             self.admin = Admin(self.host, self.broker, self._ledger, token=cluster.admin_token)
             await self.admin.start(launch.admin)
+        for foreign in self._make_doors(self) if self._make_doors is not None else ():
+            await foreign.start()
+            self.doors.append(foreign)
         if self._ledger is not None and cluster.fsync == "interval":
             self._plan_sync()
         LOG.info("started", extra={"facts": {"node": launch.id, "address": place.address, "life": place.life}})
@@ -157,24 +212,30 @@ class BrokerProcess:
         tree = self.broker.tree
         if self.launch.joins and tree.member and len(tree.directory) > 1 and not await self.leave():
             LOG.warning("stays in the directory", extra={"facts": {"node": self.launch.id, "why": "nobody answers"}})
-        if self.admin is not None:
-            await self.admin.stop()
+        await self._close_doors()
         await self.host.stop(reason)
         self._let_go()
 
     async def kill(self) -> None:
         """Vanish as a killed process does: no word, nothing more written. For brokers that share a process."""
         self.host.abandon()
-        if self.admin is not None:
-            await self.admin.stop()
+        await self._close_doors()
         self._let_go()
         await asyncio.sleep(0)
+
+    async def _close_doors(self) -> None:
+        for foreign in self.doors:
+            await foreign.stop()
+        if self.admin is not None:
+            await self.admin.stop()
 
     def _let_go(self) -> None:
         if self._syncing is not None:
             self._syncing.cancel()
         if self._ledger is not None:
             self._ledger.abandon()
+        if self._archive is not None:
+            self._archive.abandon()
         if self._data is not None:
             self._data.release()
 
@@ -184,10 +245,11 @@ class BrokerProcess:
             return None
         self._data.begin(life)
         launch = self.launch
-        self._ledger = BrokerLedger(
+        self._ledger = DiskBrokerLedger(
             self._data.path, fsync=launch.cluster.fsync, disk=self._disk, salvage=launch.salvage
         )  # fmt: skip
         self._ledger.log.report(launch.id)
+        self._archive = ArchiveFiles(self._data.path, fsync=launch.cluster.fsync, disk=self._disk)
         return self._ledger.saved()
 
     def _address(self, door: socket.socket) -> str:
@@ -212,7 +274,7 @@ class BrokerProcess:
         )
         return BrokerPlace(
             me, address, directory, parent, life, seeds, launch.cluster.limits.max_payload_bytes,
-            seal_key(launch.cluster.peer_token, launch.cluster.cluster),
+            launch.cluster.keep_rules(), seal_key(launch.cluster.peer_token, launch.cluster.cluster),
         )  # fmt: skip
 
     def _parent(self, directory: dict[NodeId, str]) -> tuple[NodeId | None, tuple[str, ...]]:
@@ -250,18 +312,21 @@ class BrokerProcess:
         assert self._ledger is not None
         try:
             self._ledger.sync()
+            if self._archive is not None:
+                self._archive.sync()
         except OSError as error:
             self.host.fail(error)
             return
         self._plan_sync()
 
 
-async def serve(launch: Launch, ready: Path | None = None) -> int:
-    """Run the broker until a signal, or until it must not go on; the exit code. `ready` is written once it runs."""
-    process = BrokerProcess(launch)
+async def serve(launch: Launch, ready: Path | None = None, doors: DoorMaker | None = None) -> int:
+    """Run the broker until a signal, or until it must not go on; the exit code.
+
+    Once it runs, it says where on standard output, and in `ready` to whoever started it.
+    """
+    process = BrokerProcess(launch, doors=doors)
     await process.start()
-    if ready is not None:
-        _write_ready(process, ready)
     loop = asyncio.get_running_loop()
     # A bug outside the machine is a bug too: what it left behind cannot be trusted.
     loop.set_exception_handler(lambda _, context: process.host.fail(context.get("exception") or _bug(context)))
@@ -276,6 +341,9 @@ async def serve(launch: Launch, ready: Path | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ask)
+    if ready is not None:
+        _write_ready(process, ready)
+    _announce(process)
     stopping = loop.create_task(asked.wait())
     failing = loop.create_task(process.host.ended_event.wait())
     leaving = loop.create_task(process.left())
@@ -302,6 +370,13 @@ def _said(failure: BaseException) -> str:
     return f"a bug: {type(failure).__name__}: {' '.join(str(failure).split())}"
 
 
+def _announce(process: BrokerProcess) -> None:
+    admin = f", admin port at {process.admin.address}" if process.admin is not None else ""
+    doors = "".join(f", {door.kind} at {door.address}" for door in process.doors)
+    sys.stdout.write(f"broker {process.launch.id} listens at {process.host.me.address}{admin}{doors}\n")
+    sys.stdout.flush()
+
+
 def _write_ready(process: BrokerProcess, ready: Path) -> None:
     me = process.host.me
     admin = process.admin.address if process.admin is not None else ""
@@ -311,11 +386,12 @@ def _write_ready(process: BrokerProcess, ready: Path) -> None:
     unnamed.rename(ready)
 
 
-def run(launch: Launch, ready: Path | None = None) -> int:
+def run(launch: Launch, ready: Path | None = None, doors: DoorMaker | None = None) -> int:
     """`serve` on the loop of the TCP runtime."""
     import uvloop
 
     gc.collect()
     gc.freeze()  # What was imported stays: no pause of this process is spent on looking through it again.
+    gc.set_threshold(*_COLLECT_AFTER)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve(launch, ready))
+        return runner.run(serve(launch, ready, doors))

@@ -23,7 +23,7 @@ from ordercast.core.errors import UsageError
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.log import segments
 from ordercast.net.log.files import PRIVATE_FILE, Disk, Fsync, make_private, sync_directory
-from ordercast.net.log.segments import Record, Segment
+from ordercast.net.log.segments import Segment, SegmentRecord
 
 LOG = logging.getLogger("ordercast.log")
 _T = TypeVar("_T")
@@ -41,7 +41,7 @@ class Log:
         salvage: bool = False,
     ) -> None:  # fmt: skip
         """`least_bytes`: a smaller segment is not worth beginning anew. `salvage`: go on with what is readable."""
-        self.records: list[Record] = []
+        self.records: list[SegmentRecord] = []
         """Emptied by whoever has read them. None at all: the log is new, and must be begun with `compact`."""
         self.cut_bytes = 0
         """What was torn at the end, and cut off at the start."""
@@ -165,7 +165,7 @@ class Log:
             os.close(self._file)
             self._file = -1
 
-    def decoded(self, record: Record, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
+    def decoded(self, record: SegmentRecord, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
         """What a record of a former life says."""
         try:
             return decoder.decode(record.body)

@@ -55,7 +55,7 @@ class Damage(msgspec.Struct, frozen=True):
     """How many frames are gone; at the end of a segment, at least so many."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class SegmentRecord(msgspec.Struct, frozen=True):
     """The body of a frame, and where in the file the frame begins."""
 
     place: int
@@ -67,7 +67,7 @@ class Segment(msgspec.Struct):
 
     marker: int = 0
     kind: str = ""
-    records: list[Record] = []
+    records: list[SegmentRecord] = []
     """All readable ones, those of the beginning first."""
     beginning_bytes: int = 0
     whole: int = 0
@@ -106,12 +106,49 @@ def other_format(data: bytes) -> int | None:
     return int(found[1][:9])
 
 
+class Chain(msgspec.Struct):
+    """Frames that follow one another from a place on, as far as they are whole."""
+
+    bodies: list[bytes]
+    end: int
+    """Where the first byte is that belongs to none of them."""
+    marker: int = 0
+    next_number: int = 0
+    short: bool = True
+    """What is left is fewer bytes than a frame would need; otherwise it is none."""
+    needed: int = _HEADER.size
+    """So many bytes from `end` on would hold the next frame."""
+
+
+def chain(data: bytes, place: int, *, most: int = 1 << 62) -> Chain:
+    """The whole frames of one segment from `place` on. Raises nothing, whatever the bytes are."""
+    found = Chain([], place)
+    view = memoryview(data)
+    while len(found.bodies) < most and len(data) - place >= _HEADER.size:
+        header = _header_at(data, place)
+        if header is None or (found.bodies and header[0] != found.marker):
+            found.short = False
+            return found
+        marker, number, length, crc = header
+        start = place + _HEADER.size
+        found.needed = _HEADER.size + length
+        if len(data) - start < length:
+            return found
+        if zlib.crc32(view[start : start + length]) != crc:
+            found.short = False
+            return found
+        found.bodies.append(data[start : start + length])
+        place = found.end = start + length
+        found.marker, found.next_number, found.needed = marker, number + 1, _HEADER.size
+    return found
+
+
 def read(data: bytes) -> Segment:
     """Every readable frame. Raises nothing, whatever the bytes are."""
-    return _Reader(data).read()
+    return _SegmentReader(data).read()
 
 
-class _Reader:
+class _SegmentReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._beginning = Beginning("", 0)
@@ -138,7 +175,7 @@ class _Reader:
     def _take(self, found: _Frame) -> None:
         segment = self._segment
         if found.number > 0:
-            segment.records.append(Record(found.start, found.body))
+            segment.records.append(SegmentRecord(found.start, found.body))
         else:
             try:
                 self._beginning = _decoder.decode(found.body)

@@ -17,11 +17,17 @@ def handle_batch(machine: Machine, peer: NodeId, packets: Sequence[Packet], out:
     continued. A machine may also find out only now that an earlier packet of another peer made no sense. This peer has
     done nothing wrong then, and the rest of its batch would never come again, so it is handled.
     """
-    errors: list[PeerError] = []
-    whole = type(machine).on_receive_many is not Machine.on_receive_many
-    for part in [packets] if whole else [(packet,) for packet in packets]:
+    if type(machine).on_receive_many is not Machine.on_receive_many:
         try:
-            machine.on_receive_many(peer, part, out)
+            machine.on_receive_many(peer, packets, out)
+        except PeerError as error:
+            return [error]
+        return []
+    errors: list[PeerError] = []
+    receive = machine.on_receive
+    for packet in packets:
+        try:
+            receive(peer, packet, out)
         except PeerError as error:
             errors.append(error)
             if error.peer == peer:

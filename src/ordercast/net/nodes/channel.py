@@ -61,6 +61,8 @@ class Channel:
         self.buffered = 0
         """Bytes of all frames that are not acknowledged."""
         self.full = False
+        self.opened_ns = 0
+        """When the connection was opened, over which the other end has yet to say what it has."""
         self.heard_ns = 0
         self.progress_ns = 0
         """When the peer last acknowledged something, or had nothing to acknowledge."""
@@ -125,9 +127,10 @@ class Channel:
         if life == self.peer_life and self.banned:
             raise PeerError(self.peer, f"broke the protocol: {self.banned}")
 
-    def open(self, connection: Connection) -> None:
+    def open(self, connection: Connection, now_ns: int) -> None:
         """From now on nothing is taken from any other connection, so that what is said to be received stays true."""
         self.connection = connection
+        self.opened_ns = now_ns
         self.wire = None
 
     def meet(self, life: int, since: int) -> bool:
@@ -159,6 +162,12 @@ class Channel:
         if self.connection == connection:
             self.connection = NOBODY
             self.wire = None
+
+    def stood_still(self, for_ns: int) -> None:
+        """This process did nothing for so long: that it heard nothing says nothing about the peer."""
+        self.opened_ns += for_ns
+        self.heard_ns += for_ns
+        self.progress_ns += for_ns
 
     def set_suspected(self, *, suspected: bool) -> None:
         self.suspected = suspected

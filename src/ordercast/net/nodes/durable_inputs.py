@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ordercast.core.errors import UsageError
@@ -11,7 +11,7 @@ from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.core.wire import Codec
-from ordercast.net.nodes.replay import Replay, ReplayedEvent, ToldEvents
+from ordercast.net.nodes.replay import InputReplay, ReplayedEvent, ToldEvents
 from ordercast.net.nodes.saved_state import pack, restore
 from ordercast.net.nodes.state_log import (
     Fired,
@@ -19,9 +19,9 @@ from ordercast.net.nodes.state_log import (
     Input,
     JoinedInput,
     LeftInput,
+    MachineReplaced,
     PublishedInput,
     ReceivedInput,
-    Renewed,
     StateLog,
     Subscribed,
     Suspected,
@@ -58,7 +58,7 @@ class DurableInputs:
         self._build = build
         if self._log is None or not self._log.has_past:
             return build()
-        past = Replay(self._log, build, self._codec, origin, notes_membership=self._notes_membership)
+        past = InputReplay(self._log, build, self._codec, origin, notes_membership=self._notes_membership)
         self.events, self.published, self.delivered = past.told, past.published, past.delivered
         self.untold = past.untold(self._told)
         self.unheard = past.unheard(self._told.deliveries)
@@ -73,7 +73,7 @@ class DurableInputs:
     def on_publish(self, content: tuple[Any, ...]) -> None:
         self._add(PublishedInput(*content))
 
-    def on_receive(self, peer: NodeId, packets: list[Packet]) -> None:
+    def on_receive(self, peer: NodeId, packets: Sequence[Packet]) -> None:
         if self._log is not None:
             self._log.add(ReceivedInput(peer, tuple(map(self._codec.encode, packets))))
 
@@ -129,7 +129,7 @@ class DurableInputs:
             return None
         whose, lives = self._log.head.whose, self._log.lives
         self._log.compact(Head(whose, saved, published, self.events, delivered, unheard, lives))
-        self._log.add(Renewed())
+        self._log.add(MachineReplaced())
         return fresh
 
     def close(self) -> None:

@@ -16,7 +16,8 @@ from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine
-from ordercast.net.host import LOG, ProcessHost
+from ordercast.net.connection_log import LOG
+from ordercast.net.host import ProcessHost
 from ordercast.net.nodes.channel import NOBODY, Channel, ChannelAck, ChannelResume
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.wire.credentials import join_address
@@ -44,7 +45,7 @@ class NeighboursOwner(Protocol):
     def on_start(self) -> None:
         """The process begins."""
 
-    def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
+    def on_packets(self, peer: NodeId, packets: Sequence[Packet]) -> None:
         """A batch from one peer, in order."""
 
     def on_silence(self, peer: NodeId) -> None:
@@ -80,7 +81,8 @@ class NeighbourChannels(ProcessMachine):
         self._open: dict[Connection, tuple[Channel, int]] = {}
         """The channel that a connection carries, and which life of the peer is at its other end."""
         self._ack_planned = False
-        self._last: tuple[Packet, bytes] = Packet(), b""
+        self._last = Packet()
+        self._last_frame = b""
 
     # What the node asks for
 
@@ -94,17 +96,18 @@ class NeighbourChannels(ProcessMachine):
     def send(self, peer: NodeId, packet: Packet, key: Hashable = None) -> bool:
         """Put a packet on the channel to the peer; False if one with this key is still on its way there."""
         channel = self.channels.get(peer) or self._channel(peer)
-        last, frame = self._last
-        if packet is not last:
-            frame = self.host.new_frame(packet)
-            self._last = packet, frame  # A machine relays one packet to many neighbours.
+        if packet is not self._last:
+            self._last = packet  # A machine relays one packet to many neighbours.
+            self._last_frame = self.host.new_frame(packet)
+        frame = self._last_frame
         if not channel.push(frame, key):
             return False
         wire = channel.wire
         if wire is not None:
-            if not wire.out:
+            out = wire.out
+            if not out:
                 self.host.has_frames(wire)
-            wire.out.append(frame)
+            out.append(frame)
         return True
 
     def suspected(self) -> list[NodeId]:
@@ -130,7 +133,7 @@ class NeighbourChannels(ProcessMachine):
             raise PeerError(peer.name, "is not a neighbour of this node")
         channel.admit(peer.life)
         former = channel.connection
-        channel.open(connection)
+        channel.open(connection, self.host.now_ns)
         self._open[connection] = channel, peer.life
         if former != NOBODY:
             self._open.pop(former, None)
@@ -144,9 +147,10 @@ class NeighbourChannels(ProcessMachine):
         if channel.wire is None:
             self._resume(channel, life, packets[0])
             packets = packets[1:]
-        data = [packet for packet in packets if type(packet) not in _CONTROL]
+        data = packets
         try:
-            if len(data) < len(packets):
+            if not _CONTROL.isdisjoint(map(type, packets)):
+                data = [packet for packet in packets if type(packet) not in _CONTROL]
                 for packet in packets:
                     if type(packet) is ChannelAck:
                         self._settle(channel, packet)
@@ -178,8 +182,7 @@ class NeighbourChannels(ProcessMachine):
     def on_beat(self, now_ns: int, overslept_ns: int) -> None:
         """See who was not heard; not while this process itself stood still."""
         for channel in self.channels.values():
-            channel.heard_ns += overslept_ns
-            channel.progress_ns += overslept_ns
+            channel.stood_still(overslept_ns)
             if channel.wire is not None:
                 channel.heard_ns = max(channel.heard_ns, channel.wire.heard_ns)
             self._check(channel, now_ns)
@@ -209,7 +212,7 @@ class NeighbourChannels(ProcessMachine):
             channel.settle(said.received)
             channel.progress_ns = self.host.now_ns
 
-    def _take_over(self, channel: Channel, packets: list[Packet]) -> None:
+    def _take_over(self, channel: Channel, packets: Sequence[Packet]) -> None:
         channel.took_over(len(packets))
         if channel.owed >= self._settings.ack_every:
             self._acknowledge(channel)
@@ -234,9 +237,13 @@ class NeighbourChannels(ProcessMachine):
             self._give_up(channel, "silent", f"silent for {self._settings.suspect_ms:g} ms")
         elif channel.wire is not None and now - channel.progress_ns > patience:
             self._give_up(channel, "slow", f"took over nothing for {self._settings.suspect_ms:g} ms")
+        if channel.wire is None and now - channel.opened_ns > ns(self._settings.handshake_ms):
+            self.host.cut(channel.connection, "late", "did not resume its channel in time (handshake_ms)")
 
     def _give_up(self, channel: Channel, why: str, reason: str) -> None:
-        self.host.cut(channel.connection, why, reason)
+        """Suspect the peer, and end the connection that it is silent on; one that has just opened may resume."""
+        if channel.wire is not None:
+            self.host.cut(channel.connection, why, reason)
         if not channel.suspected:
             self._suspect(channel, reason)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -168,10 +168,10 @@ class NodeHost:
         dst: tuple[NodeId, ...] = (),
     ) -> Message:
         """Publish when there is room, and return the message once it is confirmed (see `submit`)."""
-        await self.room()
+        await self.wait_for_room()
         return await self.submit(topic, payload, guarantee=guarantee, keys=keys, dst=dst)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until no neighbour's buffer is full: a full overlay slows its publishers down, it never drops."""
         await self._backpressure.wait()
         if self._stopped:
@@ -266,7 +266,7 @@ class NodeHost:
         else:
             self._begin()
 
-    def on_packets(self, peer: NodeId, packets: list[Packet]) -> None:
+    def on_packets(self, peer: NodeId, packets: Sequence[Packet]) -> None:
         self.steps += 1
         self._durable_inputs.on_receive(peer, packets)
         if self._journal.packets:

@@ -24,10 +24,10 @@ from ordercast.net.nodes.state_log import (
     Input,
     JoinedInput,
     LeftInput,
+    LifeBegun,
+    MachineReplaced,
     PublishedInput,
     ReceivedInput,
-    Recovered,
-    Renewed,
     Started,
     StateLog,
     Subscribed,
@@ -87,7 +87,7 @@ class ReplayedEvent(msgspec.Struct, frozen=True):
             journal.deliver(time_ns, self.message)
 
 
-class Replay:
+class InputReplay:
     """Feeds logged inputs to a machine, and is its outbox meanwhile: effects are counted, none is carried out."""
 
     def __init__(
@@ -150,10 +150,10 @@ class Replay:
         match happened:
             case Started():
                 self.machine.on_start(self)
-            case Recovered():
+            case LifeBegun():
                 self.machine = self.revived()
                 self.machine.on_recover(self)
-            case Renewed():
+            case MachineReplaced():
                 self.machine.on_recover(self)  # The head of the log has what it was restored from.
             case PublishedInput():
                 self._publish(happened)

@@ -35,8 +35,12 @@ _LEAST_INT, _LARGEST_INT = -(1 << 63), (1 << 64) - 1
 _CONTAINERS: dict[type, int] = {list: 1, tuple: 2, set: 3, frozenset: 4, deque: 5}
 _PLAIN = 0
 _DICT, _INT, _STRUCT, _STATE, _ENCODED, _ENUM, _MIXED = range(6, 13)
-_WRONG = (*NOT_DECODABLE, TypeError, AttributeError, LookupError, StopIteration, InvariantError)
-"""What building from nonsense raises. A promise that what was read breaks is the file's fault and not ours."""
+_WRONG = (*NOT_DECODABLE, TypeError, AttributeError, LookupError, StopIteration)
+"""What building from nonsense raises."""
+
+
+class DamagedStateError(UsageError):
+    """The bytes of a saved state are none that this version wrote, or do not fit together: the file's fault."""
 
 
 def pack(machine: Machine) -> bytes:
@@ -51,12 +55,20 @@ def restore(machine: Machine, data: bytes) -> None:
     try:
         names, column = msgspec.msgpack.decode(data)
         known = _parts_of(type(machine).__module__)
-        (saved,) = _Reader([known[name] for name in names]).column(column)
+        (saved,) = _ColumnReader([known[name] for name in names]).column(column)
         _check_shape(machine, saved)
-        machine.restore(saved)
+        _take_over(machine, saved)
     except _WRONG as error:
         told = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UsageError(f"the saved state is none that this version reads: {told}") from None
+        raise DamagedStateError(f"the saved state is none that this version reads: {told}") from None
+
+
+def _take_over(machine: Machine, saved: dict[str, Any]) -> None:
+    """Here, and nowhere later, a broken promise says that the file is damaged: the machine has done nothing yet."""
+    try:
+        machine.restore(saved)
+    except InvariantError as error:
+        raise DamagedStateError(f"the saved state does not fit together: {error}") from None
 
 
 @cache
@@ -157,7 +169,7 @@ class _Writer:
         return list(map(self.column, columns)) if columns else [(_PLAIN, [0] * count)]
 
 
-class _Reader:
+class _ColumnReader:
     """Reads columns."""
 
     def __init__(self, kinds: list[type]) -> None:
@@ -225,9 +237,10 @@ def _containers(kind: type) -> Callable[..., list[Any]]:
 
 
 _READ: dict[int, Callable[..., list[Any]]] = {
-    _PLAIN: _Reader._plain, _INT: _Reader._ints, _DICT: _Reader._dicts, _MIXED: _Reader._mixed,
-    _ENUM: _Reader._enums, _STRUCT: _Reader._structs, _ENCODED: _Reader._encoded, _STATE: _Reader._states,
-    **{code: _containers(kind) for kind, code in _CONTAINERS.items()}, _CONTAINERS[deque]: _Reader._deques,
+    _PLAIN: _ColumnReader._plain, _INT: _ColumnReader._ints, _DICT: _ColumnReader._dicts, _MIXED: _ColumnReader._mixed,
+    _ENUM: _ColumnReader._enums, _STRUCT: _ColumnReader._structs, _ENCODED: _ColumnReader._encoded,
+    _STATE: _ColumnReader._states,
+    **{code: _containers(kind) for kind, code in _CONTAINERS.items()}, _CONTAINERS[deque]: _ColumnReader._deques,
 }  # fmt: skip
 
 

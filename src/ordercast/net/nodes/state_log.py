@@ -41,7 +41,7 @@ class Started(_Input, frozen=True, array_like=True, tag=1):
     """The first life begins."""
 
 
-class Recovered(_Input, frozen=True, array_like=True, tag=2):
+class LifeBegun(_Input, frozen=True, array_like=True, tag=2):
     """A further life begins, with what the machine of the one before would have saved."""
 
 
@@ -88,12 +88,12 @@ class LeftInput(_Input, frozen=True, array_like=True, tag=11):
     """The node was told to leave the overlay."""
 
 
-class Renewed(_Input, frozen=True, array_like=True, tag=12):
+class MachineReplaced(_Input, frozen=True, array_like=True, tag=12):
     """The machine was replaced by one that has what it saved, and was told that it is back. No life has ended."""
 
 
 Input = (
-    Started | Recovered | Renewed | PublishedInput | ReceivedInput | Fired | Suspected | Trusted | Subscribed
+    Started | LifeBegun | MachineReplaced | PublishedInput | ReceivedInput | Fired | Suspected | Trusted | Subscribed
     | Unsubscribed | JoinedInput | LeftInput
 )  # fmt: skip
 
@@ -182,7 +182,7 @@ class StateLog:
 
     def begin_life(self) -> None:
         """Put on record that a life begins, before anybody can hear of it."""
-        self.add(Recovered() if self.has_past else Started())
+        self.add(LifeBegun() if self.has_past else Started())
         self.lives += 1
         self.flush()
 
@@ -221,7 +221,7 @@ class StateLog:
         _check_whose(self.log.path, self.head, whose)
         turns = [self.log.decoded(record, _inputs) for record in records[1:]]
         self.inputs = [happened for turn in turns for happened in turn]
-        self.lives = self.head.lives + sum(isinstance(happened, Started | Recovered) for happened in self.inputs)
+        self.lives = self.head.lives + sum(isinstance(happened, Started | LifeBegun) for happened in self.inputs)
         self.has_past = self.lives > 0
 
 

@@ -18,8 +18,8 @@ import msgspec
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.net.nodes.neighbours import Address
+from ordercast.net.supervise.orders import Addresses, Assignment, NodeStatus, WorkerAnswer, WorkerOrder, journal_path
 from ordercast.net.supervise.plan import RunPlan
-from ordercast.net.supervise.process import Addresses, Assignment, NodeStatus, WorkerAnswer, WorkerOrder, journal_path
 from ordercast.net.supervise.workers import KilledEarlyError, LocalWorker, ProcessWorker, Worker
 from ordercast.net.wire.settings import ns
 from ordercast.protocols import lookup
@@ -27,7 +27,8 @@ from ordercast.scenario.choosing import claimed_guarantee, protocol_of
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario
 from ordercast.trace.collect import JournalLife, collect
 from ordercast.trace.schema import STATE_KEPT, STATE_LOST
-from ordercast.trace.store import Manifest, RunWriter
+from ordercast.trace.store import Manifest
+from ordercast.trace.writer import RunWriter
 
 LOGS = "logs"
 _STATES = "states"
@@ -184,7 +185,7 @@ class _Cluster:
         dial = await self._dial_plan((a, b) for a in self._plan.graph.nodes for b in self._plan.dialed_by(a))
         await self._tell_all(WorkerOrder("start", dial))
         deadline = time.monotonic() + _CONNECT_S
-        while not all(len(self._plan.graph.neighbours[n]) == s.met for n, s in (await self._status()).items()):
+        while not all(self._plan.meets(node) <= status.met for node, status in (await self._status()).items()):
             if time.monotonic() > deadline:
                 raise InvariantError(f"not all nodes had met their neighbours after {_CONNECT_S:g} s")
             await asyncio.sleep(_POLL_S)
@@ -312,14 +313,17 @@ class _Cluster:
         await worker.ask(WorkerOrder("go", go_ns=self._go_ns))
 
     async def _come_to_rest(self) -> bool:
-        """Two equal readings of idle nodes, with everything confirmed, mean that nothing moves any more."""
+        """Equal readings of idle nodes, with everything confirmed, mean that nothing moves any more."""
         deadline = self._go_ns + ns(self._plan.scenario.duration_ms + self._plan.scenario.drain_ms)
         before: dict[NodeId, int] = {}
+        still = 0
         while time.monotonic_ns() < deadline:
             status = await self._status()
             steps = {node: its.steps for node, its in status.items()}
             complete = not self._returning and status.keys() == set(self._plan.graph.nodes) - self._dead
-            if complete and steps == before and all(its.idle and self._confirmed(its) for its in status.values()):
+            rests = all(its.idle and self._confirmed(its) for its in status.values())
+            still = still + 1 if complete and steps == before and rests else 0
+            if still >= self._plan.readings:
                 return True
             before = steps
             await asyncio.sleep(_POLL_S)
@@ -364,7 +368,8 @@ class _Cluster:
             seed=plan.seed,
             scenario=plan.scenario.name,
             nodes=list(plan.graph.nodes),
-            groups={topic: list(members) for topic, members in plan.people.groups.items()},
+            groups=plan.groups,
+            uniform=plan.info.uniform,
             version=version("ordercast"),
             clock="global",
             drained=drained,
@@ -377,6 +382,7 @@ class _Cluster:
                 "hops": kinds["receive"] or sum(status.received for status in self._last.values()),
                 "drops": 0,
             },
+            claims=plan.info.claims(plan.info.parse_options(plan.scenario.options)),
             options=plan.scenario.options,
         )
         return ClusterOutcome(

@@ -6,16 +6,19 @@ from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId
 from ordercast.core.registry import ProtocolInfo
 from ordercast.net.nodes.settings import NodeSettings
+from ordercast.net.supervise.overlay_party import OverlayLayout
 from ordercast.net.supervise.process import ProcessLayout
 from ordercast.net.supervise.workload import check_workload
 from ordercast.overlay.graphs import Graph
 from ordercast.scenario.brokers import Join, Leave
-from ordercast.scenario.checking import FaultCheck, check_times
-from ordercast.scenario.choosing import Population
+from ordercast.scenario.checking import FaultCheck, check_possible, check_times
+from ordercast.scenario.choosing import Population, joining
 from ordercast.scenario.model import Crash, Fault, Pause, Scenario
 
 _BEATS = 4
 """Heartbeats that a peer may miss before it is suspected."""
+
+_STILL = 25
 
 _MOST_PATIENCE_MS = 3_600_000
 """Beyond any use in wall time, and where timers of the operating system are still far from their limits."""
@@ -31,9 +34,17 @@ class RunPlan:
         self.info = info
         self.name = name
         self.seed = seed
-        layout = ProcessLayout(scenario, info, seed)
+        self.chooses = info.build_overlay is not None
+        """Whether nodes choose their neighbours themselves."""
+        if self.chooses:
+            check_possible(scenario, info)
+            self._check_carrier()
+        layout = (OverlayLayout if self.chooses else ProcessLayout)(scenario, info, seed)
         self.graph: Graph = layout.graph
+        self._knows = layout.contacts if isinstance(layout, OverlayLayout) else {}
         self.people: Population = layout.people
+        if isinstance(layout, OverlayLayout):
+            self._check_addressed(layout)
         self.run_id = f"{scenario.name}-{info.name}-{seed}"
         self._faults = FaultCheck(scenario.duration_ms, info)
         self._check_names()
@@ -42,12 +53,27 @@ class RunPlan:
         check_workload(scenario, self.people, seed, info.guarantee)
         for i, fault in enumerate(scenario.fault):
             self._check_fault(fault, f"fault[{i}]")
-        for node in self.graph.nodes:
-            info.build(layout.place(node, 0), layout.options)
+        if isinstance(layout, ProcessLayout):
+            for node in self.graph.nodes:
+                info.build(layout.place(node, 0), layout.options)
 
     def settings(self) -> NodeSettings:
         delay = self.scenario.detector.delay_ms
-        return NodeSettings(suspect_ms=max(delay, 1.0), heartbeat_ms=max(delay, 1.0) / _BEATS)
+        lost = self.scenario.link.loss if self.info.casts else 0.0
+        return NodeSettings(suspect_ms=max(delay, 1.0), heartbeat_ms=max(delay, 1.0) / _BEATS, datagram_loss=lost)
+
+    def _check_carrier(self) -> None:
+        if self.scenario.carrier == "tcp" and self.scenario.link.loss:
+            raise UsageError("link.loss: connections lose nothing; use carrier = 'udp', or simulate this scenario")
+
+    def _check_addressed(self, layout: OverlayLayout) -> None:
+        for option in self.info.addressed:
+            for name in getattr(layout.options, option):
+                if name not in self.graph.nodes:
+                    raise UsageError(f"options.{option}: {unknown_name('node', name, self.graph.nodes)}")
+                strangers = [node for node in self.graph.nodes if node != name and name not in layout.contacts[node]]
+                if strangers:
+                    raise UsageError(f"options.{option}: {strangers[0]} does not know {name} at first (overlay)")
 
     def faulty(self) -> list[NodeId]:
         return sorted({NodeId(fault.node) for fault in self.scenario.fault if isinstance(fault, Crash | Pause)})
@@ -76,9 +102,35 @@ class RunPlan:
         if fault.node not in self.graph.nodes:
             raise UsageError(f"{where}.node: {unknown_name('node', fault.node, self.graph.nodes)}")
         self._faults.check(fault, where)
+        if self.chooses and isinstance(fault, Crash) and fault.recover_ms is not None and fault.state == "kept":
+            raise UsageError(
+                f"{where}.state: over TCP, nodes that choose their neighbours come back without their state; "
+                "use state = 'lost', or simulate this scenario"
+            )
+
+    @property
+    def groups(self) -> dict[str, list[str]] | None:
+        """For the manifest; of nodes that come and go, the rows say when each is a member."""
+        return None if self.chooses else {topic: list(members) for topic, members in self.people.groups.items()}
+
+    @property
+    def readings(self) -> int:
+        """So many equal readings in a row mean rest. Nodes that choose their neighbours confirm nothing, so: more."""
+        return _STILL if self.chooses else 1
+
+    def meets(self, node: NodeId) -> int:
+        """How many others it must have met before the run begins."""
+        if not self.chooses:
+            return len(self.graph.neighbours[node])
+        if self.info.casts:
+            return 0
+        late = joining(self.scenario.fault)
+        return 0 if node in late else len(self._knows[node])
 
     def dialed_by(self, node: NodeId) -> list[NodeId]:
-        """The neighbours that `node` dials: those behind it in the order of nodes."""
+        """The neighbours that `node` dials: those behind it in the order of nodes, or all that it knows."""
+        if self.chooses:
+            return list(self._knows[node])
         behind = self.graph.nodes[self.graph.nodes.index(node) + 1 :]
         return [peer for peer in self.graph.neighbours[node] if peer in behind]
 

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -23,8 +23,9 @@ from ordercast.net.json_logs import log_to_stderr
 from ordercast.net.nodes.channel import NEVER_MET
 from ordercast.net.nodes.node import NodeHost, NodePlace
 from ordercast.net.nodes.replay import told_by
-from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.nodes.state_log import StateLog, belongs_to
+from ordercast.net.supervise.orders import Assignment, Nodes, NodeStatus, WorkerAnswer, WorkerOrder, journal_path
+from ordercast.net.supervise.overlay_party import OverlayParty
 from ordercast.net.supervise.workload import Workload
 from ordercast.overlay.extended import Overlay, at_start
 from ordercast.overlay.graphs import build_graph
@@ -41,72 +42,6 @@ FAILED = 70
 REFUSED = 2
 """Exit code of a process that was asked for the impossible, or whose disk failed; its log ends with the reason."""
 _ORDER_BYTES = 1 << 24
-
-Addresses = dict[NodeId, tuple[str, int]]
-
-
-class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line a process reads: what it is to run."""
-
-    nodes: list[NodeId]
-    scenario: Scenario
-    protocol: str
-    seed: int
-    cluster: str
-    token: str
-    """In hexadecimal."""
-    life: int
-    """How often these nodes were started before."""
-    epoch_ns: int
-    journals: str
-    """Directory for the journals."""
-    settings: NodeSettings
-    since: int | None = None
-    """The first life whose memory these nodes have; None: they begin without any."""
-    incarnation: int = 0
-    """How often these nodes have lost their memory."""
-    states: str = ""
-    """Directory for what the nodes must remember; empty: they need not."""
-
-
-class WorkerOrder(msgspec.Struct, frozen=True):
-    """One line for a process."""
-
-    do: Literal["start", "meet", "go", "status", "stop"]
-    dial: dict[NodeId, Addresses] = {}
-    """For `start` and `meet`: whom each node dials, and where."""
-    go_ns: int = 0
-    """For `go`: when the scenario's time begins, on the monotonic clock."""
-
-
-class NodeStatus(msgspec.Struct, frozen=True):
-    """How far a node is from being at rest."""
-
-    steps: int
-    met: int
-    """Neighbours that were connected at least once."""
-    pending: int
-    """Publishers that have not finished."""
-    timers: int
-    outstanding: dict[NodeId, int]
-    """Packets that a neighbour has not confirmed, where there are any."""
-    sent: int
-    received: int
-
-    @property
-    def idle(self) -> bool:
-        return not self.pending and not self.timers
-
-
-class WorkerAnswer(msgspec.Struct, frozen=True):
-    """To the assignment: addresses. To every order: how the nodes are."""
-
-    addresses: Addresses = {}
-    nodes: dict[NodeId, NodeStatus] = {}
-
-
-def journal_path(directory: Path, node: NodeId, life: int) -> Path:
-    return directory / f"{node}.{life}.jsonl"
 
 
 class ProcessLayout:
@@ -201,6 +136,13 @@ class Party:
         )
 
 
+def party_of(assignment: Assignment, protocol: ProtocolInfo) -> Nodes:
+    """The nodes that the assignment asks for."""
+    if protocol.build_overlay is None:
+        return Party(assignment, protocol)
+    return OverlayParty(assignment, protocol)
+
+
 async def serve() -> None:
     """Read the assignment, run the nodes, obey until told to stop or left alone."""
     loop = asyncio.get_running_loop()
@@ -208,7 +150,7 @@ async def serve() -> None:
     orders = asyncio.StreamReader(limit=_ORDER_BYTES)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     assignment = msgspec.json.decode(await orders.readline(), type=Assignment)
-    party = Party(assignment, lookup(assignment.protocol))
+    party = party_of(assignment, lookup(assignment.protocol))
     _answer(await party.listen())
     while line := await orders.readline():
         order = msgspec.json.decode(line, type=WorkerOrder)

@@ -12,7 +12,8 @@ import msgspec
 
 from ordercast.core.errors import InvariantError, UsageError
 from ordercast.core.ids import NodeId
-from ordercast.net.supervise.process import REFUSED, Addresses, Assignment, Party, WorkerAnswer, WorkerOrder
+from ordercast.net.supervise.orders import Addresses, Assignment, WorkerAnswer, WorkerOrder
+from ordercast.net.supervise.process import REFUSED, party_of
 from ordercast.protocols import lookup
 
 
@@ -49,7 +50,7 @@ class LocalWorker:
 
     def __init__(self, assignment: Assignment) -> None:
         self.nodes = assignment.nodes
-        self._party = Party(assignment, lookup(assignment.protocol))
+        self._party = party_of(assignment, lookup(assignment.protocol))
 
     @classmethod
     async def start(cls, assignment: Assignment, _log: Path) -> tuple[Worker, Addresses]:

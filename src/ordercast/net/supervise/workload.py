@@ -11,13 +11,14 @@ import time
 import zlib
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from ordercast.core.chance import exponential, mix, unit
 from ordercast.core.errors import UsageError, unknown_name
-from ordercast.core.ids import Topic
+from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import GUARANTEES, Guarantee, Message
-from ordercast.net.nodes.node import Completed, NodeHost
+from ordercast.core.registry import ProtocolInfo
+from ordercast.net.confirmations import Completed
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.wire.settings import ns
 from ordercast.scenario.brokers import Join, Leave
@@ -32,11 +33,35 @@ _IN_A_ROW = 64
 _NO_TOPIC = Topic("")
 
 
+class Publishing(Protocol):
+    """Port to a node that a workload publishes at."""
+
+    node: NodeId
+    protocol: ProtocolInfo
+    published: int
+    delivery_watchers: list[Any]
+
+    async def wait_for_room(self) -> None: ...
+
+    def submit(
+        self, topic: str, payload: bytes, *, guarantee: Guarantee | None = None, keys: tuple[str, ...] = (),
+        dst: tuple[NodeId, ...] = (), told: Callable[[Message], None] | None = None,
+    ) -> Completed: ...  # fmt: skip
+
+    def subscribe(self, topic: str) -> None: ...
+
+    def unsubscribe(self, topic: str) -> None: ...
+
+    def join(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
 class Workload:
     """All loads of the scenario at one node."""
 
     def __init__(
-        self, host: NodeHost, scenario: Scenario, people: Population, seed: int, *, resumes: bool = False
+        self, host: Publishing, scenario: Scenario, people: Population, seed: int, *, resumes: bool = False
     ) -> None:
         """One that `resumes` leaves out what was due before: the node was there, or down."""
         self._host = host
@@ -184,7 +209,7 @@ class Workload:
 
     # Deliveries
 
-    def _delivered(self, _host: NodeHost, message: Message) -> None:
+    def _delivered(self, _host: Publishing, message: Message) -> None:
         if self._own and message.publisher == self._host.node:
             own = self._own.pop(message.id, None)
             if own is not None and not own.done():
@@ -217,7 +242,7 @@ class Workload:
 
     async def _publish(self, share: _Share, told: Callable[[Message], None] | None = None) -> Completed | None:
         """One message when there is room for it; None if the load is over by then."""
-        await self._host.room()
+        await self._host.wait_for_room()
         if share.left <= 0 or self._now() > share.stop_ns:
             return None
         return self._submit(share, 0, told)
@@ -288,7 +313,7 @@ class _Share:
 
 
 def _share(
-    load: DrawnLoad, where: str, host: NodeHost, people: Population, seed: int, duration_ms: float
+    load: DrawnLoad, where: str, host: Publishing, people: Population, seed: int, duration_ms: float
 ) -> _Share | None:
     """The node's part of the load; None if it has none."""
     default = host.protocol.guarantee

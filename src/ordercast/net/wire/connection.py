@@ -9,11 +9,13 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from contextlib import suppress
+from typing import Protocol, cast
 
 from ordercast.core.errors import PeerError
 from ordercast.core.messages import Packet
 from ordercast.core.process import Peer
+from ordercast.core.wire import NOT_DECODABLE, Codec, malformed
 from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import ASKING, Credentials
 from ordercast.net.wire.frames import (
@@ -31,15 +33,14 @@ from ordercast.net.wire.frames import (
 from ordercast.net.wire.link_delay import LinkDelay
 from ordercast.net.wire.settings import WireSettings, ns, seconds
 
-if TYPE_CHECKING:
-    from ordercast.core.wire import Codec
-
 _MUCH_BYTES = 1 << 17
 """A read that brings so much has not brought all that is there."""
 _WRITE_BUFFER_BYTES = 1 << 18
 """So much waits in the socket's buffer at most; the rest waits here, where what is urgent can still overtake it."""
 _MANY_PACKETS = 256
 """So many are handed over at a time: the turn ends before the next ones, so that others are heard, and hear of us."""
+_LONG_BYTES = 1 << 15
+"""Frames of this length are written one by one: to put them together takes longer than to write."""
 _FEW_FRAMES = 16
 """So many are written together without counting their bytes."""
 
@@ -90,14 +91,19 @@ class ConnectionEnd:
         return self.why not in ("lost", "goodbye", "local", "unreachable")
 
 
+class _TooLongError(PeerError):
+    """A packet has more bytes than its sender may send."""
+
+
 class WireConnection(asyncio.Protocol):
     """One TCP connection, from handshake to end. Dialed if it has an address, accepted otherwise."""
 
-    def __init__(self, owner: WireOwner, number: int, address: str = "", to: str = "") -> None:
-        """`to` is whom the dialer means to reach; empty: whoever is there."""
+    def __init__(self, owner: WireOwner, number: int, address: str = "", to: str = "", role: str = "") -> None:
+        """`to` is whom the dialer means to reach; empty: whoever is there. `role`: as what it dials, or as it is."""
         self.number = number
         self.address = address
         self.to = to
+        self.role = role
         self.name = address or "unknown peer"
         """The peer's name once it is known, its address before."""
         self.host = ""
@@ -140,16 +146,17 @@ class WireConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
         raw: socket.socket | None = transport.get_extra_info("socket")
-        if raw is not None:
+        if raw is not None and raw.family != socket.AF_UNIX:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not self.address:
             remote = transport.get_extra_info("peername")
             self.host = str(remote[0]) if remote else ""
-            self._rename(f"{remote[0]}:{remote[1]}" if remote else "a peer that has gone")
+            self._rename(f"{remote[0]}:{remote[1]}" if remote else "a peer without an address")
         if self._end is not None:
             self._transport.abort()
             return
-        self._set_deadline(self._owner.settings.handshake_ms, ConnectionEnd("late", "did not introduce itself in time"))
+        late = ConnectionEnd("late", "did not introduce itself in time (handshake_ms)")
+        self._set_deadline(self._owner.settings.handshake_ms, late)
         if not self._owner.made(self):
             self.refuse(ConnectionEnd("strangers", "too many connections (connections)"))
         elif not self.address:
@@ -236,7 +243,11 @@ class WireConnection(asyncio.Protocol):
             return
         while self.out and (self.writable or self.leaving):
             chunk = self._next_chunk()
-            self._write(chunk[0] if len(chunk) == 1 else b"".join(chunk))
+            if len(chunk[0]) >= _LONG_BYTES:
+                for frame in chunk:
+                    self._write(frame)
+            else:
+                self._write(chunk[0] if len(chunk) == 1 else b"".join(chunk))
         if self.leaving:
             self._leave()
 
@@ -292,7 +303,7 @@ class WireConnection(asyncio.Protocol):
             return
         settings = self._owner.settings
         if now_ns - self.heard_ns > ns(settings.silence_ms):
-            self.abort(ConnectionEnd("silent", f"silent for {settings.silence_ms:g} ms"))
+            self.abort(ConnectionEnd("silent", f"silent for {settings.silence_ms:g} ms (silence_ms)"))
             return
         waiting = self.queued_bytes
         if waiting <= settings.slow_consumer_bytes or (self._slow_since_ns and waiting < self._slow_bytes):
@@ -300,11 +311,8 @@ class WireConnection(asyncio.Protocol):
         if waiting > settings.slow_consumer_bytes and not self._slow_since_ns:
             self._slow_since_ns, self._slow_bytes = now_ns, waiting
         elif self._slow_since_ns and now_ns - self._slow_since_ns > ns(settings.slow_consumer_ms):
-            self.abort(
-                ConnectionEnd(
-                    "slow", f"{waiting} bytes wait for it, no fewer than {settings.slow_consumer_ms:g} ms ago"
-                )
-            )
+            reason = f"{waiting} bytes wait for it, no fewer than {settings.slow_consumer_ms:g} ms ago"
+            self.abort(ConnectionEnd("slow", f"{reason} (slow_consumer_bytes, slow_consumer_ms)"))
 
     # Handshake
 
@@ -332,7 +340,7 @@ class WireConnection(asyncio.Protocol):
             else:
                 self._establish(peer)
         elif self._said is None:
-            self._said = handshake.present(owner.me, owner.credentials, greeting, self.name, self.to)
+            self._said = handshake.present(owner.me, owner.credentials, greeting, self.name, self.to, self.role)
             self._greet(self._said)
         else:
             self._establish(handshake.accepted(owner.me, owner.credentials, greeting, self._said, self.name))
@@ -359,27 +367,31 @@ class WireConnection(asyncio.Protocol):
         packets: list[Packet] = []
         frames: list[bytes] = []
         end: ConnectionEnd | None = None
-        decode, name = self._owner.codec.decode, self.name
+        decode, pieces = self._owner.codec.decode_bare, self._pieces
         header = OVERHEAD_BYTES if self._owner.passes_on else 0
         try:
             for kind, frame in self._reader.feed(data):
                 if kind == PACKET:
-                    if self._pieces:
+                    if pieces:
                         body, whole = self._complete(frame)
-                        packets.append(decode(body, name))
+                        packets.append(decode(body))
                         frames.append(whole)
                     elif header:
-                        packets.append(decode(memoryview(frame)[header:], name))
+                        packets.append(decode(memoryview(frame)[header:]))
                         frames.append(frame)
                     else:
-                        packets.append(decode(frame, name))
+                        packets.append(decode(frame))
                 elif kind == PIECE:
                     self._keep_piece(frame)
                 elif kind == GOODBYE:
                     end = ConnectionEnd("goodbye", frame[header:].decode(errors="replace"), gone=False)
                     break
+        except _TooLongError as error:
+            end = ConnectionEnd("long", error.reason)
         except PeerError as error:
             end = ConnectionEnd("garbage", error.reason)
+        except NOT_DECODABLE as error:
+            end = ConnectionEnd("garbage", malformed(self.name, error).reason)
         if end is None and self._reader.broken is not None:
             end = ConnectionEnd("garbage", self._reader.broken.reason)
         self._hand_over(packets, frames, end)
@@ -403,11 +415,13 @@ class WireConnection(asyncio.Protocol):
         self._piece_bytes += len(frame) + OVERHEAD_BYTES
         most = self._owner.settings.longest_from(self.peer.kind)
         if self._piece_bytes > most:
-            raise PeerError(self.name, f"sends a packet of more than {most} bytes (max_packet_bytes)")
+            raise _TooLongError(self.name, f"sends a packet of more than {most} bytes (max_packet_bytes)")
 
     def _complete(self, last: bytes) -> tuple[bytes, bytes]:
         """The packet that came in pieces, and all its frames."""
-        pieces, self._pieces, self._piece_bytes = [*self._pieces, last], [], 0
+        pieces = [*self._pieces, last]
+        self._pieces.clear()
+        self._piece_bytes = 0
         header = OVERHEAD_BYTES if self._owner.passes_on else 0
         return b"".join([piece[header:] for piece in pieces]), b"".join(pieces)
 
@@ -440,7 +454,8 @@ class WireConnection(asyncio.Protocol):
         # Closing with unread bytes resets the connection and destroys what is on its way; half-closing does not.
         if transport.can_write_eof():
             if not transport.is_closing():
-                transport.write_eof()
+                with suppress(RuntimeError):  # It is dead, and `connection_lost` has not come yet (uvloop).
+                    transport.write_eof()
         else:
             transport.close()
 
@@ -459,7 +474,8 @@ class WireConnection(asyncio.Protocol):
         if end is not None:
             self.refuse(end)
         elif self._transport is not None:
-            self._transport.abort()
+            with suppress(RuntimeError):  # It is closed already, and the word about that is on its way.
+                self._transport.abort()
 
     def _drop_deadline(self) -> None:
         if self._deadline is not None:

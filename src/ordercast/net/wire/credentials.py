@@ -20,6 +20,8 @@ from ordercast.pubsub.filters import check_filter
 BROKER, CLIENT = "broker", "client"
 NODE = "node"
 """A protocol machine with fixed neighbours. They are all peers of one another."""
+CASTING = "casting"
+"""A node that dials another one only to cast packets to it."""
 ASKING = "asking"
 """A broker that has not begun yet and only wants to know whether there is a tree."""
 

@@ -35,13 +35,28 @@ GREETING_LIMIT = 1024
 _LENGTH = struct.Struct(">I")
 
 
+_SHORT = 1024
+_SHORT_HEADERS = tuple(_HEADER.pack(length + 1, PACKET) for length in range(_SHORT))
+"""Of packets with shorter bodies than this: most are that short, and packing a header takes as long as the rest."""
+
+
 def packet_frame(body: bytes) -> bytes:
     return _HEADER.pack(len(body) + 1, PACKET) + body
 
 
+def packet_body(frame: bytes, peer: str) -> bytes:
+    """The body of a packet frame that stands alone, as it does in a datagram; else a PeerError."""
+    if len(frame) < OVERHEAD_BYTES or _HEADER.unpack_from(frame) != (len(frame) - FRAME_PREFIX_BYTES, PACKET):
+        raise PeerError(peer, "sends something else than one whole packet in a datagram")
+    return frame[OVERHEAD_BYTES:]
+
+
 def packet_frames(body: bytes, most_bytes: int) -> bytes:
-    """A packet of any length, in frames of at most so many bytes."""
-    last = max(0, len(body) - 1) // most_bytes * most_bytes
+    """A packet of any length: one frame, or as many as it takes if none may have more bytes than these."""
+    length = len(body)
+    if length <= most_bytes:
+        return (_SHORT_HEADERS[length] if length < _SHORT else _HEADER.pack(length + 1, PACKET)) + body
+    last = (length - 1) // most_bytes * most_bytes
     pieces = [_HEADER.pack(most_bytes + 1, PIECE) + body[i : i + most_bytes] for i in range(0, last, most_bytes)]
     return b"".join([*pieces, packet_frame(body[last:])])
 
@@ -70,18 +85,22 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """The frames that `data` completes, each as its kind and its bytes."""
-        if self._parts:
+        if not self._parts:
+            return self._cut(data, 0)
+        missing = self._needed - self._held
+        if len(data) < missing:
             self._parts.append(data)
             self._held += len(data)
-            if self._held < self._needed:
-                return []
-            data = b"".join(self._parts)
-        return self._cut(data)
+            return []
+        if self._needed == OVERHEAD_BYTES:
+            return self._cut(b"".join([*self._parts, data]), 0)
+        frame = b"".join([*self._parts, memoryview(data)[:missing]])  # Long ones are put together once.
+        _, kind = _HEADER.unpack_from(frame)
+        return [(kind, frame[self._skip :]), *self._cut(data, missing)]
 
-    def _cut(self, buffer: bytes) -> list[tuple[int, bytes]]:
+    def _cut(self, buffer: bytes, start: int) -> list[tuple[int, bytes]]:
         size = len(buffer)
         frames: list[tuple[int, bytes]] = []
-        start = 0
         skip, longest = self._skip, self._max_length
         header = _HEADER.unpack_from
         self._needed = OVERHEAD_BYTES
@@ -102,7 +121,7 @@ class FrameReader:
 
     def _complaint(self, length: int, kind: int) -> str:
         if length > self._max_length:
-            return f"announces a frame of {length} bytes; the limit is {self._max_length}"
+            return f"announces a frame of {length} bytes; the limit is {self._max_length} (max_payload_bytes)"
         if length < 1:
             return "announces a frame without a kind"
         return f"sends a frame of kind {kind}, which does not exist"

@@ -22,14 +22,14 @@ from ordercast.core.errors import PeerError
 from ordercast.core.ids import valid_node
 from ordercast.core.process import Peer, Rights
 from ordercast.core.wire import NOT_DECODABLE
-from ordercast.net.wire.credentials import ASKING, BROKER, CLIENT, NODE, Credentials
+from ordercast.net.wire.credentials import ASKING, BROKER, CASTING, CLIENT, NODE, Credentials
 
-VERSION = 3
+VERSION = 5
 _MAGIC = "ordercast"
 _NONCE_BYTES = 16
 _LONGEST_NAME = 128
 _LONGEST_REASON = 400
-_WELCOME = {NODE: (NODE,), BROKER: (BROKER, CLIENT, ASKING)}
+_WELCOME = {NODE: (NODE, CASTING), BROKER: (BROKER, CLIENT, ASKING)}
 """Who may connect to whom; nobody connects to others than these."""
 
 
@@ -105,13 +105,13 @@ def refusal(reason: str) -> Refusal:
     return Refusal(reason[:_LONGEST_REASON])
 
 
-def present(me: Peer, known: Credentials, greeting: Greeting, peer: str, to: str = "") -> Present:
-    """The dialer's answer to a challenge."""
+def present(me: Peer, known: Credentials, greeting: Greeting, peer: str, to: str = "", role: str = "") -> Present:
+    """The dialer's answer to a challenge, as what it is or in another role."""
     if not isinstance(greeting, Challenge) or greeting.magic != _MAGIC or len(greeting.nonce) != _NONCE_BYTES:
         raise PeerError(peer, "does not speak Ordercast")
     if greeting.version != VERSION:
         raise PeerError(peer, f"speaks version {greeting.version}; this end speaks {VERSION}")
-    bare = Present(known.cluster, me.kind, me.name, me.life, me.address, known.user, to, _nonce())
+    bare = Present(known.cluster, role or me.kind, me.name, me.life, me.address, known.user, to, _nonce())
     return _signed(bare, known.own_token(me.kind), greeting.nonce)
 
 
@@ -128,11 +128,12 @@ def accept(
     _check_name(greeting.name, peer)
     if greeting.to not in ("", me.name):
         raise PeerError(peer, f"looks for {greeting.to}, and this is {me.name}")
-    if greeting.kind == me.kind and greeting.name == me.name:
+    if greeting.kind in (me.kind, CASTING) and greeting.name == me.name:
         raise PeerError(peer, f"calls itself {me.name}, which is the name of this {me.kind}")
     rights = known.rights_of(greeting.user, greeting.name) if greeting.kind == CLIENT else Rights()
     answer = Accepted(known.cluster, me.kind, me.name, me.life, me.address, term)
-    who = Peer(greeting.kind, greeting.name, greeting.life, greeting.address, rights)
+    user = greeting.user if known.users and greeting.kind == CLIENT else ""  # Without users it is a mere word.
+    who = Peer(greeting.kind, greeting.name, greeting.life, greeting.address, rights, user)
     return who, _signed(answer, token, greeting.nonce)
 
 

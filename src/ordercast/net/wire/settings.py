@@ -41,6 +41,11 @@ class WireSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The same of one address; those of this machine may have half of all."""
     connections: Count = 10_000
     """Accepted connections in all."""
+    datagram_bytes: Annotated[int, msgspec.Meta(ge=576, le=65_507)] = 1400
+    """The largest datagram that is sent or looked at, the same at all nodes of a cluster. Longer packets travel in
+    pieces."""
+    datagram_loss: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """For experiments on one machine: this share of the datagrams that arrive is thrown away."""
     delay_ms: dict[str, Milliseconds] = {}
     """For experiments on one machine: `{"b0 b1": 115}` makes everything between these two processes arrive so much
     later, in both directions and in order. Handshakes are not delayed."""

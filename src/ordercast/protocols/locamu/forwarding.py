@@ -12,7 +12,7 @@ import msgspec
 
 from ordercast.core.machine import Outbox
 from ordercast.core.messages import Message
-from ordercast.protocols.locamu.links import Links, Outgoing
+from ordercast.protocols.locamu.links import LinkEnds, Outgoing
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import (
     MOST_NUMBERS,
@@ -45,7 +45,7 @@ class Forwarding(NodePart):
     here: Neighbourhood
     streams: Streams
     waiting: WaitingCopies
-    links: Links
+    links: LinkEnds
     rounds: Rounds
 
     def __init__(self, rules: Rules, *, tally: bool) -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ordercast.core.machine import Outbox
-from ordercast.protocols.locamu.links import Links
+from ordercast.protocols.locamu.links import LinkEnds
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.processed import Processed
 from ordercast.protocols.locamu.rounds import ARMED, IN_BACKGROUND, NOT_ARMED, PATIENCE, Rounds
 from ordercast.protocols.locamu.store import Copy
 from ordercast.protocols.locamu.streams import Streams
-from ordercast.protocols.locamu.vectors import usable
 
 ALL_LINKED_AFTER = 2
 """Looks in vain after which everybody near is asked."""
@@ -34,7 +33,7 @@ class HeldCopies(NodePart):
     here: Neighbourhood
     streams: Streams
     processed: Processed
-    links: Links
+    links: LinkEnds
     rounds: Rounds
 
     def __init__(self, need_ns: int) -> None:
@@ -65,9 +64,7 @@ class HeldCopies(NodePart):
     def see_anew(self) -> None:
         """The tree has changed, and with it what vectors mean; nobody waits for who has left (LCM-V6)."""
         for copy in self.copies.values():
-            copy.vectors = self.streams.seen_anew(copy.vectors)
-            copy.names = usable(copy.vectors)
-            copy.wants = [want for want in copy.wants if want[0] in self.processed.gapless]
+            copy.see_anew(self.streams.seen_anew(copy.vectors), self.processed.gapless)
 
     # Asking
 

@@ -78,7 +78,7 @@ class IncomingSession(State):
         """Whether the peer was asked for what comes next."""
 
 
-class Links(NodePart):
+class LinkEnds(NodePart):
     """The links of a node: on each, both ends remember what was said."""
 
     constant: ClassVar[tuple[str, ...]] = ("delta",)

@@ -187,6 +187,9 @@ class Neighbourhood(NodePart):
                 self.origins[message.origin] = rank
         return rank
 
+    def is_linked(self, peer: NodeId) -> bool:
+        return self.routes.rank.get(peer) in self.linked
+
     def linked_rank(self, peer: NodeId) -> int:
         """The rank of a linked node; nobody else may send anything."""
         rank = self.routes.rank.get(peer, NOBODY)

@@ -18,7 +18,7 @@ from ordercast.overlay.extended import Routes, TreePlace
 from ordercast.protocols.locamu.canonical_state import canonical
 from ordercast.protocols.locamu.forwarding import Forwarding
 from ordercast.protocols.locamu.held import NEED, HeldCopies
-from ordercast.protocols.locamu.links import Links
+from ordercast.protocols.locamu.links import LinkEnds
 from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.entrance import KNOCK, LEAVING, OUTSIDE, Entrance
 from ordercast.protocols.locamu.membership.groups import Groups
@@ -82,7 +82,7 @@ class Locamu(Machine):
         self.processed.watch(*self.here.numbering())
         self.waiting = WaitingCopies()
         self.store = MessageStore(rules)
-        self.links = Links(delta=self.delta)
+        self.links = LinkEnds(delta=self.delta)
         self.rounds = Rounds(rules, _nanoseconds(options.ack_ms))
         self.held = HeldCopies(_nanoseconds(options.need_ms))
         self.forwarding = Forwarding(rules, tally=options.tally)
@@ -296,7 +296,7 @@ class Locamu(Machine):
             self._detector_changed(self.here.trust(rank), out)
 
     def _is_linked(self, peer: NodeId) -> bool:
-        return self.entrance.is_there() and self.here.routes.rank.get(peer) in self.here.linked
+        return self.entrance.is_there() and self.here.is_linked(peer)
 
     def _detector_changed(self, active: list[int], out: Outbox) -> None:
         """LCM-R3: nodes that have become active get what they lack, and for suspected ones others take over."""

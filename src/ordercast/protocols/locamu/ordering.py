@@ -13,7 +13,7 @@ from ordercast.core.machine import Outbox
 from ordercast.core.messages import Message
 from ordercast.protocols.locamu.forwarding import Forwarding
 from ordercast.protocols.locamu.held import HeldCopies
-from ordercast.protocols.locamu.links import IncomingSession, Links
+from ordercast.protocols.locamu.links import IncomingSession, LinkEnds
 from ordercast.protocols.locamu.membership.tables import Tables
 from ordercast.protocols.locamu.membership.views import ViewsOfTree
 from ordercast.protocols.locamu.neighbourhood import NOBODY, Neighbourhood
@@ -42,7 +42,7 @@ class CausalOrdering(NodePart):
     processed: Processed
     waiting: WaitingCopies
     store: MessageStore
-    links: Links
+    links: LinkEnds
     rounds: Rounds
     held: HeldCopies
     forwarding: Forwarding

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ordercast.core.machine import Outbox
 from ordercast.protocols.locamu.forwarding import LONGEST_BURST, Forwarding
-from ordercast.protocols.locamu.links import Links
+from ordercast.protocols.locamu.links import LinkEnds
 from ordercast.protocols.locamu.neighbourhood import Neighbourhood
 from ordercast.protocols.locamu.packets import Ack
 from ordercast.protocols.locamu.parts import NodePart
@@ -31,7 +31,7 @@ class Resend(NodePart):
     here: Neighbourhood
     waiting: WaitingCopies
     store: MessageStore
-    links: Links
+    links: LinkEnds
     rounds: Rounds
     forwarding: Forwarding
 

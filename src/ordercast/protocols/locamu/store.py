@@ -5,7 +5,7 @@ Spec: docs/protocols/locamu.md (LCM-S3, LCM-D1).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import ClassVar
 
 from ordercast.core.messages import Message
@@ -14,7 +14,7 @@ from ordercast.protocols.locamu.neighbourhood import NOBODY, Neighbourhood
 from ordercast.protocols.locamu.parts import NodePart
 from ordercast.protocols.locamu.rules import Rules
 from ordercast.protocols.locamu.streams import Streams
-from ordercast.protocols.locamu.vectors import Name, Past, Vector
+from ordercast.protocols.locamu.vectors import Name, Past, Vector, usable
 from ordercast.protocols.locamu.waiting import WaitingCopies
 
 FIRST_WAIT, LONGEST_WAIT = 2, 32
@@ -60,6 +60,12 @@ class Copy(State):
     def pairs(self) -> list[tuple[int, int]]:
         """The past as streams and numbers."""
         return [(key, value) for key, value in zip(self.keys, self.past, strict=False) if value and key >= 0]
+
+    def see_anew(self, vectors: tuple[Vector, ...], near: Container[int]) -> None:
+        """The tree has changed, and with it what vectors mean; only who is near is still waited for."""
+        self.vectors = vectors
+        self.names = usable(vectors)
+        self.wants = [want for want in self.wants if want[0] in near]
 
 
 class Entry(State):

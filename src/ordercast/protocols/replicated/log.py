@@ -26,7 +26,7 @@ _NOT_HERE = -1
 """Less than any length: even an empty log is still to be shown to a replica that has not entered the view."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class LogEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One input of the group: the `number`-th packet on the channel from `source`."""
 
     source: NodeId
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: bytes
 
 
-def in_parts(start: int, entries: list[Entry]) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+def in_parts(start: int, entries: list[LogEntry]) -> Iterator[tuple[int, tuple[LogEntry, ...]]]:
     """The entries in parts that fit into a packet each, with where they begin; one empty part if there are none."""
     begin = size = 0
     for i, entry in enumerate(entries):
@@ -51,7 +51,7 @@ class Append(Packet, frozen=True, tag=11):
 
     view: int
     start: int
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     committed: int
     stable: int
     """So many entries are known to be committed everywhere and will never be asked for."""
@@ -83,7 +83,7 @@ class Promise(Packet, frozen=True, tag=15):
     view: int
     last_view: int
     start: int
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     committed: int
     length: int
     """Of the sender's log: the promise is given with the part that reaches it."""
@@ -131,7 +131,7 @@ class ReplicaLog(State):
         """The view whose leader's log this one was last made equal to."""
         self.base = 0
         """So many entries at the front were dropped."""
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.committed = 0
         self.applied = 0
         self.leading = members[0] == me
@@ -161,7 +161,7 @@ class ReplicaLog(State):
 
     # The leader's side
 
-    def propose(self, entry: Entry) -> None:
+    def propose(self, entry: LogEntry) -> None:
         """REP-V1: the leader appends; `flush` sends."""
         if not self.leading:
             raise InvariantError(f"{self.me} proposes and does not lead")
@@ -195,11 +195,11 @@ class ReplicaLog(State):
             self.sent[peer] = max(length, self.base)
             self._append(peer, out)
 
-    def uncommitted(self) -> list[Entry]:
+    def uncommitted(self) -> list[LogEntry]:
         """What is in the log and not applied yet."""
         return self.entries[self.applied - self.base :]
 
-    def take_committed(self) -> list[Entry]:
+    def take_committed(self) -> list[LogEntry]:
         """REP-V3: what is to be applied now, in order; each entry once."""
         if self.leading:
             self._commit()

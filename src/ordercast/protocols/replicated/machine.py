@@ -19,7 +19,7 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols.multicast.multicast import Ask
 from ordercast.protocols.replicated.channels import Endpoint
 from ordercast.protocols.replicated.groups import Division, names_servers, to_groups, to_servers
-from ordercast.protocols.replicated.log import LOG_PACKETS, Entry, ReplicaLog
+from ordercast.protocols.replicated.log import LOG_PACKETS, LogEntry, ReplicaLog
 from ordercast.protocols.shared.fixed_group import refuse_newcomer
 
 
@@ -43,7 +43,7 @@ class Taken(Packet, frozen=True, tag=2):
 class Forward(Packet, frozen=True, tag=3):
     """A replica that does not lead hands an input to the one that does."""
 
-    entry: Entry
+    entry: LogEntry
 
 
 class Back(Packet, frozen=True, tag=4):
@@ -160,7 +160,7 @@ class Replicated(Machine):
         self._check_body(peer, packet)
         if target is self.client:
             if target.expects(packet.source, packet.number):
-                self._take(target, Entry(packet.source, packet.number, packet.body), out)
+                self._take(target, LogEntry(packet.source, packet.number, packet.body), out)
             self._confirm(self.client, packet.source, out)
         elif target.has_had(packet.source, packet.number):
             self.owed.add(packet.source)
@@ -178,14 +178,14 @@ class Replicated(Machine):
         if self.log.leading:
             self._propose_from(source)
         elif self.log.leader is not None:
-            out.send(self.log.leader, Forward(Entry(source, number, body)))
+            out.send(self.log.leader, Forward(LogEntry(source, number, body)))
 
     def _propose_from(self, source: NodeId) -> None:
         """REP-R3: inputs enter the log in the order of their numbers, without gap or repetition."""
         logged = self.logged.get(source, self.group.received.get(source, 0))
         while (body := self._known(source, logged + 1)) is not None:
             logged += 1
-            self.log.propose(Entry(source, logged, body))
+            self.log.propose(LogEntry(source, logged, body))
         self.logged[source] = logged
 
     def _known(self, source: NodeId, number: int) -> bytes | None:
@@ -256,7 +256,7 @@ class Replicated(Machine):
             for number, body in inputs.items():
                 self._pursue(source, number, body, out)
 
-    def _apply(self, entry: Entry, out: Outbox) -> None:
+    def _apply(self, entry: LogEntry, out: Outbox) -> None:
         """REP-R4: all replicas apply the same inputs in the same order."""
         if not self.group.expects(entry.source, entry.number):
             raise InvariantError(f"{self.node}: input {entry.number} of {entry.source} is not the next one")
@@ -265,7 +265,7 @@ class Replicated(Machine):
         if self.held.get(entry.source, {}).pop(entry.number, None) is not None:
             self.owed.add(entry.source)
 
-    def _take(self, endpoint: Endpoint, entry: Entry, out: Outbox) -> None:
+    def _take(self, endpoint: Endpoint, entry: LogEntry, out: Outbox) -> None:
         endpoint.received[entry.source] = entry.number
         effects = EffectLog()
         try:

@@ -14,8 +14,9 @@ from ordercast.core.process import Connection, Peer, ProcessMachine, Rights
 from ordercast.core.wire import Codec
 from ordercast.scenario.tables import Latency
 from ordercast.sim.clock import Scheduler, ns
+from ordercast.sim.connections.casts import CastModel, Casts
 from ordercast.sim.connections.latencies import LatencyOf
-from ordercast.sim.connections.life import Build, End, Frame, Life, Process
+from ordercast.sim.connections.life import Build, Frame, Life, Process, SimulatedEnd
 from ordercast.sim.links.network import latency_draw
 
 _NOBODY_MS = 1.0
@@ -39,8 +40,9 @@ class Processes:
     """Virtual time for process machines. Same seed and calls, same run, whatever PYTHONHASHSEED."""
 
     def __init__(
-        self, seed: int, latency: LatencyOf, timing: Timing | None = None, *, codec: Codec | None = None
-    ) -> None:
+        self, seed: int, latency: LatencyOf, timing: Timing | None = None, *, codec: Codec | None = None,
+        casts: CastModel | None = None,
+    ) -> None:  # fmt: skip
         self.seed = seed
         self.clock = Scheduler()
         self.codec = codec
@@ -56,6 +58,16 @@ class Processes:
         """Sees what overlay machines deliver: process, message."""
         self.completions: Callable[[str, str], None] | None = None
         """Sees what overlay machines answer: process, message id."""
+        self.snapshots: Callable[[str], bytes] | None = None
+        """Gives the state of the application of an overlay machine, for one that joins."""
+        self.installs: Callable[[str, bytes], None] | None = None
+        """Gives the application of a joiner the state that it inherits."""
+        self.renewals: Callable[[str, str], None] | None = None
+        """Sees which process asks for a life without its memory, and through whom it is to join."""
+        self.departures: Callable[[str], None] | None = None
+        """Sees which process was told to leave and is ready to."""
+        self.receipts: Callable[[str, str, Packet], None] | None = None
+        """Sees every packet when a machine is given it: target, source, packet."""
         self.peer_errors: list[tuple[str, str, str]] = []
         """Who blamed whom for what; empty in a run of correct machines."""
         timing = timing or Timing()
@@ -71,6 +83,9 @@ class Processes:
         self._partitions: dict[int, tuple[frozenset[str], ...]] = {}
         self._partition_ids = count(1)
         self._encoded: tuple[Packet | None, bytes] = (None, b"")
+        self.casts = Casts(self, casts or CastModel())
+        """What is between processes that cast datagrams."""
+        self.cast_all = self.casts.cast_all
 
     # Processes
 
@@ -81,8 +96,13 @@ class Processes:
             self._addresses[address] = process
         return process
 
-    def start(self, name: str, *, life: int | None = None, rights: Rights | None = None) -> Life:
-        """Begin a life; without a number the one after the last. Packets and timers of earlier lives never reach it."""
+    def start(
+        self, name: str, *, life: int | None = None, rights: Rights | None = None, again: bool = False
+    ) -> Life:  # fmt: skip
+        """Begin a life; without a number the one after the last. Packets and timers of earlier lives never reach it.
+
+        `again`: its machine has what was durable of an earlier one.
+        """
         process = self.processes[name]
         if process.life is not None:
             raise InvariantError(f"{name} is already running")
@@ -90,7 +110,7 @@ class Processes:
         process.starts += 1
         peer = Peer(process.kind, name, number, process.address, rights or Rights())
         process.life = Life(self, process, peer)
-        process.life.start()
+        process.life.start(again=again)
         return process.life
 
     def life(self, name: str) -> Life | None:
@@ -111,29 +131,39 @@ class Processes:
         life.turn(handler, *arguments)
         return True
 
-    # Connections
+    # Connections and datagrams
+
+    def listener(self, address: str) -> Process | None:
+        return self._addresses.get(address)
+
+    def latency_between(self, source: str, target: str) -> Latency | Callable[[int], int]:
+        """The one-way latency, or how it is drawn where it was set or used before."""
+        found = self._draws.get((source, target))
+        return self._latency(source, target) if found is None else found[0]
 
     def dial(self, life: Life, address: str) -> Connection:
         target = self._addresses.get(address)
         end = life.new_end(target.name if target is not None else address)
         end.opening = True
+        end.refresh()
         if target is None:
             self.clock.at(self.clock.now + ns(_NOBODY_MS), self._unanswered, end)
         elif self.separated(life.name, target.name):
             end.stalled = True
+            end.refresh()
             self.clock.at(self.clock.now + self._dial_timeout_ns, self._dial_timed_out, end)
         else:
             self._knock(end, target)
         return end.number
 
-    def _knock(self, end: End, target: Process) -> None:
+    def _knock(self, end: SimulatedEnd, target: Process) -> None:
         self.clock.at(self.clock.now + self._one_way(end, end.life.name, target.name), self._accept, end, target)
 
-    def _one_way(self, end: End, source: str, target: str) -> int:
+    def _one_way(self, end: SimulatedEnd, source: str, target: str) -> int:
         draw, salted = self._draw(source, target)
         return draw(mix(salted, end.number, end.life.process.starts))
 
-    def _accept(self, end: End, target: Process) -> None:
+    def _accept(self, end: SimulatedEnd, target: Process) -> None:
         if end.given_up or not end.life.alive:
             return
         answer = self.clock.now + self._one_way(end, target.name, end.life.name)
@@ -147,7 +177,7 @@ class Processes:
         else:
             self._answer(end, life)
 
-    def _answer(self, end: End, life: Life) -> None:
+    def _answer(self, end: SimulatedEnd, life: Life) -> None:
         if end.given_up or not end.life.alive or end.other is not None:
             return
         accepted = life.new_end(end.life.name)
@@ -159,8 +189,9 @@ class Processes:
         self.clock.at(accepted.first_arrival(), self._opened, end, life.peer)
         life.opened(accepted, end.life.peer)
 
-    def _opened(self, end: End, peer: Peer) -> None:
+    def _opened(self, end: SimulatedEnd, peer: Peer) -> None:
         end.opening = False
+        end.refresh()
         if not end.life.alive:
             self._break_off(end, f"{end.life.name} is gone")
             return
@@ -168,17 +199,17 @@ class Processes:
         if not end.closed:
             end.life.opened(end, peer)
 
-    def _unanswered(self, end: End, _: None) -> None:
+    def _unanswered(self, end: SimulatedEnd, _: None) -> None:
         if not end.closed and end.life.alive:
             end.end(gone=True, reason="nobody answers")
 
-    def _dial_timed_out(self, end: End, _: None) -> None:
+    def _dial_timed_out(self, end: SimulatedEnd, _: None) -> None:
         if end.opening and end.other is None:
             self._unanswered(end, None)
 
-    def make_end(self, life: Life, number: int, peer_name: str) -> End:
+    def make_end(self, life: Life, number: int, peer_name: str) -> SimulatedEnd:
         draw, salted = self._draw(life.name, peer_name)
-        return End(life, number, peer_name, draw, mix(salted, number, life.process.starts))
+        return SimulatedEnd(life, number, peer_name, draw, mix(salted, number, life.process.starts))
 
     def _draw(self, source: str, target: str) -> tuple[Callable[[int], int], int]:
         found = self._draws.get((source, target))
@@ -249,13 +280,13 @@ class Processes:
             self._break_off(end.other, "connection reset")
         return len(ends)
 
-    def _break_off(self, end: End, why: str, survive: str = "random") -> None:
+    def _break_off(self, end: SimulatedEnd, why: str, survive: str = "random") -> None:
         bits = self._fault_bits(end)
         share = {"all": 1.0, "none": 0.0, "random": unit(mix(bits, 2))}[survive]
         detection = self._detection_of.get(end.peer_name, self._detection)
         end.break_off(why, detection(mix(bits, 1)), share)
 
-    def _fault_bits(self, end: End) -> int:
+    def _fault_bits(self, end: SimulatedEnd) -> int:
         """What is drawn for a fault belongs to the connection and the moment."""
         return salt(self.seed, "faults", end.life.name, end.peer_name, end.number, self.clock.now)
 
@@ -270,7 +301,7 @@ class Processes:
                 self.clock.at(self._silent_from_now(end.other), self._given_up, (life, pause), end.other)
         return True
 
-    def _given_up(self, paused: tuple[Life, int], end: End) -> None:
+    def _given_up(self, paused: tuple[Life, int], end: SimulatedEnd) -> None:
         life, pause = paused
         if life.paused == pause and not end.closed and end.life.alive:
             assert end.other is not None
@@ -285,7 +316,7 @@ class Processes:
         life.resume()
         return True
 
-    def _silent_from_now(self, end: End) -> int:
+    def _silent_from_now(self, end: SimulatedEnd) -> int:
         return self.clock.now + self._silence(self._fault_bits(end))
 
     def partition(self, *sides: Iterable[str]) -> int:
@@ -304,6 +335,10 @@ class Processes:
             if end.stalled and not self.separated(end.life.name, end.peer_name):
                 self._unstall(end)
 
+    def heal_all(self) -> None:
+        for number in list(self._partitions):
+            self.heal(number)
+
     def separated(self, one: str, other: str) -> bool:
         for sides in self._partitions.values():
             home = [i for i, side in enumerate(sides) if one in side]
@@ -312,19 +347,21 @@ class Processes:
                 return True
         return False
 
-    def _all_ends(self) -> list[End]:
+    def _all_ends(self) -> list[SimulatedEnd]:
         return [end for life in self.living() for end in life.ends.values()]
 
-    def _stall(self, end: End) -> None:
+    def _stall(self, end: SimulatedEnd) -> None:
         end.stalled = True
+        end.refresh()
         self.clock.at(self._silent_from_now(end), self._gave_up, end)
 
-    def _gave_up(self, end: End, _: None) -> None:
+    def _gave_up(self, end: SimulatedEnd, _: None) -> None:
         if end.stalled and not end.closed and end.life.alive:
             end.end(gone=True, reason="silent")
 
-    def _unstall(self, end: End) -> None:
+    def _unstall(self, end: SimulatedEnd) -> None:
         end.stalled = False
+        end.refresh()
         if end.other is None:
             self._knock(end, self.processes[end.peer_name])
         elif end.other.closed:

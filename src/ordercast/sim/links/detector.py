@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ordercast.sim.links.world import World
 
 
-class Detector:
+class FailureDetector:
     """Who suspects whom. A node watches its neighbours on the overlay."""
 
     def __init__(self, world: World) -> None:

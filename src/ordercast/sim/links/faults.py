@@ -11,16 +11,16 @@ from ordercast.scenario.brokers import Cut, Join, Leave
 from ordercast.scenario.checking import FaultCheck, directions
 from ordercast.scenario.model import Crash, Delay, Fault, Link, Partition, Pause, Slow, Suspicion
 from ordercast.sim.clock import ns
-from ordercast.sim.links.detector import Detector
+from ordercast.sim.links.detector import FailureDetector
 from ordercast.sim.links.host import Host
-from ordercast.sim.links.network import Channel, check_link, in_flight
+from ordercast.sim.links.network import LinkDirection, check_link, in_flight
 from ordercast.sim.links.world import World
 
 
 class FaultPlan:
     """Checks every fault before the run begins and fires it when its time has come."""
 
-    def __init__(self, world: World, detector: Detector) -> None:
+    def __init__(self, world: World, detector: FailureDetector) -> None:
         self._world = world
         self._detector = detector
         self._check = FaultCheck(world.scenario.duration_ms, world.protocol)
@@ -118,7 +118,7 @@ class FaultPlan:
 
     # --- partitions ---
 
-    def _crossing(self, fault: Partition, where: str) -> list[Channel]:
+    def _crossing(self, fault: Partition, where: str) -> list[LinkDirection]:
         first, second = ({self._world.host(name, f"{where}.sides").node for name in side} for side in fault.sides)
         both = first & second
         if both:
@@ -130,14 +130,14 @@ class FaultPlan:
             raise UsageError(f"{where}.sides: no link of the overlay crosses this partition")
         return channels
 
-    def _cut(self, channels: list[Channel], _: None) -> None:
+    def _cut(self, channels: list[LinkDirection], _: None) -> None:
         self._world.count_fault("partition")
         self._change_cuts(channels, +1)
 
-    def _mend(self, channels: list[Channel], _: None) -> None:
+    def _mend(self, channels: list[LinkDirection], _: None) -> None:
         self._change_cuts([c for c in channels if c.cuts], -1)
 
-    def _change_cuts(self, channels: list[Channel], by: int) -> None:
+    def _change_cuts(self, channels: list[LinkDirection], by: int) -> None:
         for channel in channels:
             channel.cuts += by
             channel.refresh()
@@ -160,7 +160,7 @@ class FaultPlan:
         if fault.until_ms is not None:
             self._world.clock.at(ns(fault.until_ms), self._delay, channels, None)
 
-    def _delay(self, channels: list[Channel], fault: Delay | None) -> None:
+    def _delay(self, channels: list[LinkDirection], fault: Delay | None) -> None:
         if fault is not None:
             self._world.count_fault("delay")
         for channel in channels:

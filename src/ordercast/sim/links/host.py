@@ -11,15 +11,15 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Guarantee, Message, Packet
 from ordercast.core.registry import ProtocolInfo
-from ordercast.scenario.model import Node
-from ordercast.sim.links.network import Channel, LinkWorld, Server
+from ordercast.scenario.model import NodeCapacity
+from ordercast.sim.links.network import LinkDirection, LinkWorld, Server
 from ordercast.sim.links.packets import Scales, Traffic, payload_asked_at
 from ordercast.trace.schema import INFO_PENDING, INFO_STATE
 
 _US = 1_000
 
 _Content = tuple[Topic, bytes, Guarantee, tuple[str, ...], tuple[NodeId, ...]]
-_Outgoing = list[tuple[Channel, Packet, int]]
+_Outgoing = list[tuple[LinkDirection, Packet, int]]
 """What a busy node is about to send, with its size where that matters."""
 
 
@@ -42,12 +42,12 @@ class HostWorld(LinkWorld, Protocol):
 class Host:
     """Runs one machine and is its outbox."""
 
-    def __init__(self, world: HostWorld, node: NodeId, ability: Node) -> None:
+    def __init__(self, world: HostWorld, node: NodeId, ability: NodeCapacity) -> None:
         self.world = world
         self.node = node
         self.incarnation = 0
         self.machine: Machine = world.build_machine(node, 0)
-        self.channels: dict[NodeId, Channel] = {}
+        self.channels: dict[NodeId, LinkDirection] = {}
         self.alive = True
         self.leaving = False
         """Its application has said goodbye: it publishes nothing more."""
@@ -167,7 +167,7 @@ class Host:
     def trust(self, peer: NodeId) -> None:
         self._input(self.machine.on_trust, peer, self)
 
-    def enqueue(self, channel: Channel, packet: Packet, size: int) -> None:
+    def enqueue(self, channel: LinkDirection, packet: Packet, size: int) -> None:
         """A packet for a host that is paused, slow, or has limits of its own."""
         if self.ingress is None:
             self._input(channel.hand_over, packet, cost_bytes=size)
@@ -189,7 +189,7 @@ class Host:
         """Call `action(a, b)` as soon as there is room."""
         self.stalled.append((window, action, a, b))
 
-    def room_on(self, channel: Channel) -> None:
+    def room_on(self, channel: LinkDirection) -> None:
         """A link has fewer packets on their way than before: whoever waited for that goes on."""
         clock = self.world.clock
         for waiting in list(self.stalled):
@@ -259,7 +259,7 @@ class Host:
     def _forget_inbox(self) -> None:
         for action, _, _ in self._inbox:
             channel = getattr(action, "__self__", None)
-            if isinstance(channel, Channel) and channel.weighed:
+            if isinstance(channel, LinkDirection) and channel.weighed:
                 channel.settle()
         self._inbox.clear()
 
@@ -310,7 +310,7 @@ class Host:
                 cost += round((self.cpu.per_send_us + self.cpu.per_sent_byte_us * sent_bytes) * _US)
         return cost
 
-    def _received(self, arrived: tuple[Channel, Packet, int], life: int) -> None:
+    def _received(self, arrived: tuple[LinkDirection, Packet, int], life: int) -> None:
         channel, packet, size = arrived
         if life != self._life:
             channel.settle()

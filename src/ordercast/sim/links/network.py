@@ -66,14 +66,14 @@ class LinkEnd(Outbox, Protocol):
     @property
     def world(self) -> LinkWorld: ...
 
-    def enqueue(self, channel: Channel, packet: Packet, size: int) -> None: ...
+    def enqueue(self, channel: LinkDirection, packet: Packet, size: int) -> None: ...
 
     def weigh(self, packet: Packet) -> int: ...
 
-    def room_on(self, channel: Channel) -> None: ...
+    def room_on(self, channel: LinkDirection) -> None: ...
 
 
-class Channel:
+class LinkDirection:
     """One direction of a link. Times are in nanoseconds."""
 
     __slots__ = (
@@ -260,14 +260,14 @@ class Channel:
         )  # fmt: skip
 
 
-def in_flight(clock: Scheduler) -> dict[Channel, list[int]]:
+def in_flight(clock: Scheduler) -> dict[LinkDirection, list[int]]:
     """The numbers of the packets on their way, in order of sending, for every channel that has any.
 
     Looks through the whole calendar: crashes are rare, and hops, which would have to keep count, are not.
     """
-    numbers: defaultdict[Channel, set[int]] = defaultdict(set)
+    numbers: defaultdict[LinkDirection, set[int]] = defaultdict(set)
     for action, _, number in clock.pending():
-        if getattr(action, "__func__", None) in (Channel.arrive, Channel.arrive_weighed):
+        if getattr(action, "__func__", None) in (LinkDirection.arrive, LinkDirection.arrive_weighed):
             numbers[action.__self__].add(number)  # type: ignore[attr-defined]
     return {channel: sorted(sent) for channel, sent in numbers.items()}
 

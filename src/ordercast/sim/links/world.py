@@ -17,10 +17,10 @@ from ordercast.overlay.extended import Overlay, at_start
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.overlay.groups import Membership, build_groups
 from ordercast.scenario.choosing import Population, joining
-from ordercast.scenario.model import Link, LinkOverride, Node, NodeOverride, OpenLoad, Scenario
+from ordercast.scenario.model import Link, LinkOverride, NodeCapacity, NodeOverride, OpenLoad, Scenario
 from ordercast.sim.clock import Scheduler
 from ordercast.sim.links.host import Host
-from ordercast.sim.links.network import Channel, check_link
+from ordercast.sim.links.network import LinkDirection, check_link
 from ordercast.sim.links.packets import PacketFacts, Scales
 from ordercast.trace.recorder import Recorder
 
@@ -83,7 +83,7 @@ class World:
             raise UsageError(f"{where}: {unknown_name('node', name, self.hosts)}")
         return host
 
-    def channels(self) -> list[Channel]:
+    def channels(self) -> list[LinkDirection]:
         return [channel for host in self.hosts.values() for channel in host.channels.values()]
 
     def someone_left(self, host: Host) -> None:
@@ -113,7 +113,7 @@ class World:
         for a in self.graph.nodes:
             for b in self.graph.neighbours[a]:
                 link = special.get((a, b), self.scenario.link)
-                self.hosts[a].channels[b] = Channel(self.hosts[a], self.hosts[b], link, self.seed)
+                self.hosts[a].channels[b] = LinkDirection(self.hosts[a], self.hosts[b], link, self.seed)
 
     def _pairs(self, override: LinkOverride, where: str) -> list[tuple[NodeId, NodeId]]:
         a, b = (self.host(name, where).node for name in override.between)
@@ -121,7 +121,7 @@ class World:
             raise UsageError(f"{where}: {a} and {b} are not neighbours on the overlay")
         return [(a, b)] if override.one_way else [(a, b), (b, a)]
 
-    def _abilities(self) -> dict[NodeId, Node]:
+    def _abilities(self) -> dict[NodeId, NodeCapacity]:
         abilities = dict.fromkeys(self.graph.nodes, self.scenario.node)
         for i, override in enumerate(self.scenario.nodes):
             for name in override.nodes:
@@ -140,7 +140,7 @@ def _merged(base: Any, override: LinkOverride | NodeOverride, fields: tuple[str,
     return msgspec.structs.replace(base, **changes)
 
 
-def _check_ability(node: NodeId, ability: Node) -> None:
+def _check_ability(node: NodeId, ability: NodeCapacity) -> None:
     costs = msgspec.to_builtins(ability)
     flat = {**costs, **(costs.pop("cpu") or {})}
     for name, value in flat.items():

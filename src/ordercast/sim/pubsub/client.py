@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
+from ordercast.client.history import EARLIEST, PastStart
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import OUT
 from ordercast.client.memory_ledger import MemoryClientLedger
@@ -14,6 +16,7 @@ from ordercast.core.ids import NodeId, Topic, origin_of
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Peer, Wires
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.scenario.brokers import BrokerClient
 from ordercast.sim.clock import Scheduler, ns
@@ -24,7 +27,7 @@ _PATIENCE = ns(50)
 """How often a client that leaves looks whether all it published has come back."""
 
 
-class Surroundings(Protocol):
+class ClientPort(Protocol):
     """Port to the world of a run, for one client."""
 
     processes: Processes
@@ -49,7 +52,7 @@ class Surroundings(Protocol):
 class SimClient:
     """Publishes what the workload says and writes down what it is given; implements ClientApp and Publisher."""
 
-    def __init__(self, world: Surroundings, name: NodeId, spec: BrokerClient, addresses: tuple[str, ...]) -> None:
+    def __init__(self, world: ClientPort, name: NodeId, spec: BrokerClient, addresses: tuple[str, ...]) -> None:
         self.world = world
         self.node = name
         self.spec = spec
@@ -63,6 +66,11 @@ class SimClient:
         self.delivered = 0
         self.lost_session = ""
         """Why the broker tree has given its session up."""
+        self.read_back: dict[int, list[Publication]] = {}
+        """What was read of kept topics without a subscription, by the number of the read."""
+        self.read_ends: dict[int, str] = {}
+        self.cuts: dict[int, dict[Topic, Vector]] = {}
+        """Cuts across topics that the tree has told, by the number of the question."""
         self.process = world.processes.add(name, "client", self._build)
 
     def _build(self, wires: Wires, _peer: Peer) -> ClientMachine:
@@ -94,16 +102,16 @@ class SimClient:
         self.world.processes.start(self.node, life=self.session)
         if not state_kept:
             for topic in self.spec.topics:
-                self.subscribe(Topic(topic))
+                self.subscribe(Topic(topic), self.spec.start)
             for pattern in self.spec.filters:
-                self.watch(pattern)
+                self.watch(pattern, self.spec.start)
 
     def leave(self) -> None:
         """Take leave of everything, then go once nothing that it published is on its way any more."""
         self.leaving = True
         machine = self.machine
         if machine is not None:
-            for pattern in sorted(machine.watched):
+            for pattern in sorted(machine.interests.watched):
                 self.world.processes.act(self.node, machine.unwatch, pattern)
             for topic in sorted(machine.topics):
                 self.unsubscribe(topic)
@@ -142,15 +150,21 @@ class SimClient:
         if told is not None:
             told(publication)
 
-    def subscribe(self, topic: Topic) -> None:
+    def subscribe(self, topic: Topic, start: str = "now") -> None:
         machine = self.machine
-        if machine is not None:
+        if machine is None:
+            return
+        if start == "now":
             self.world.processes.act(self.node, machine.subscribe, topic)
+        else:
+            begin = partial(machine.subscribe_from, latest_only=start == "last-of-each-key")
+            self.world.processes.act(self.node, begin, topic, EARLIEST)
 
-    def watch(self, pattern: str) -> None:
+    def watch(self, pattern: str, start: str = "now") -> None:
         machine = self.machine
         if machine is not None:
-            self.world.processes.act(self.node, machine.watch, pattern)
+            past = None if start == "now" else PastStart(EARLIEST, latest_only=start == "last-of-each-key")
+            self.world.processes.act(self.node, machine.watch, pattern, past)
 
     def unsubscribe(self, topic: Topic) -> None:
         machine = self.machine
@@ -169,6 +183,28 @@ class SimClient:
 
     def left(self, topic: Topic) -> None:
         self.world.left(self, topic)
+
+    def replaying(self, topic: Topic) -> None:
+        """Nothing to do: the past is delivered like everything else."""
+
+    def no_history(self, topic: Topic, code: str, cut: Vector) -> None:  # noqa: ARG002
+        self.world.complaints.append(f"{self.node}: the history of {topic} is {code}")
+        self.world.left(self, topic)
+
+    def history(self, read: int, entries: Sequence[Publication]) -> None:
+        self.read_back.setdefault(read, []).extend(entries)
+        if self.machine is not None:
+            self.machine.read_taken(read, len(entries))
+
+    def history_bounds(self, read: int, since: Vector, until: Vector) -> None:
+        """Nothing to do."""
+
+    def history_ended(self, read: int, code: str, cut: Vector) -> None:  # noqa: ARG002
+        self.read_ends[read] = code
+
+    def cut_told(self, number: int, cuts: dict[Topic, Vector], why_not: str) -> None:
+        if not why_not:
+            self.cuts[number] = cuts
 
     def acknowledged(self, topic: Topic, level: str, low: int, extras: tuple[int, ...]) -> None:
         self.world.acknowledged(self, topic, level, low, extras)

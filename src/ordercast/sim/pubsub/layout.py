@@ -10,6 +10,7 @@ from ordercast.core.chance import mix, salt
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.ids import NodeId, Topic, valid_node
 from ordercast.pubsub.filters import allows, check_filter, check_topic
+from ordercast.pubsub.keeping import KeepRule
 from ordercast.scenario.brokers import BrokerClient, BrokerTree, Join
 from ordercast.scenario.model import Link, LinkOverride, Scenario
 from ordercast.scenario.tables import Latency
@@ -26,6 +27,7 @@ class Layout(msgspec.Struct, frozen=True):
     late: frozenset[NodeId]
     """Who is not there from the beginning."""
     latency: LatencyOf
+    keep: tuple[KeepRule, ...]
     detection: dict[str, Latency]
     """Who notices the death of others after another time than all others."""
 
@@ -75,7 +77,22 @@ def lay_out(scenario: Scenario, seed: int) -> Layout:
     for process, latency in tree.detection.items():
         _known(process, everybody, "overlay.detection")
         check_link(Link(latency_ms=latency), f"overlay.detection.{process}")
-    return Layout(parents, clients, late, _latencies(scenario, tree, clients, everybody), tree.detection)
+    return Layout(
+        parents, clients, late, _latencies(scenario, tree, clients, everybody), _kept(tree, scenario), tree.detection
+    )
+
+
+def _kept(tree: BrokerTree, scenario: Scenario) -> tuple[KeepRule, ...]:
+    if tree.keep and scenario.options.get("order_scope", "session") != "session":
+        raise UsageError("overlay.keep: only with order_scope = 'session'")
+    rules = []
+    for i, keep in enumerate(tree.keep):
+        try:
+            check_filter(keep.filter)
+        except UsageError as error:
+            raise UsageError(f"overlay.keep[{i}].{error}") from None
+        rules.append(KeepRule(keep.filter, int(keep.max_age_ms), keep.max_bytes, keep.copies, keep.compact))
+    return tuple(rules)
 
 
 def _given_tree(tree: BrokerTree) -> dict[NodeId, NodeId | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 
 from ordercast.broker.node import Broker
 from ordercast.client.membership import LIVE, OUT
@@ -22,7 +22,10 @@ def _unrest(world: PubsubWorld) -> Iterator[str]:
     yield from _tree(brokers)
     for name, broker in brokers.items():
         for topic, node in sorted(broker.topics.nodes.items()):
-            for what, there in (("pending", node.pend), ("held", node.hold), ("waiting to be confirmed", node.waiting)):
+            left: dict[str, Sized] = {
+                "pending": node.pending.entries, "held": node.hold, "waiting to be confirmed": node.waiting,
+            }  # fmt: skip
+            for what, there in left.items():
                 if there:
                     yield f"{name}: {len(there)} of {topic} {what}"
         for topic in sorted({*broker.topics.orphans.waiting, *broker.topics.orphans.closing}):
@@ -53,6 +56,8 @@ def _client(client: SimClient) -> Iterator[str]:
     machine = client.machine
     if machine is None or machine.ended:
         return
+    for topic in sorted(machine.replays.topics):
+        yield f"{client.node}: the past of {topic} is not all read"
     for topic, membership in sorted(machine.topics.items()):
         wanted = LIVE if membership.wants is not None else OUT
         if membership.phase != wanted:

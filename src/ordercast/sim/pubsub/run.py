@@ -11,13 +11,13 @@ from ordercast.core.registry import ProtocolInfo
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.scenario.checking import check_times
 from ordercast.scenario.choosing import claimed_guarantee
-from ordercast.scenario.model import Detector, Everyone, Node, Scenario
+from ordercast.scenario.model import Detector, Everyone, NodeCapacity, Scenario
 from ordercast.sim.clock import ns
 from ordercast.sim.pubsub.faults import PubsubFaults
 from ordercast.sim.pubsub.parts import Parts
 from ordercast.sim.pubsub.rest import unrest
 from ordercast.sim.pubsub.world import PubsubWorld
-from ordercast.sim.run import Kind, Progress, Simulation, pass_time, rare_collections, recorded
+from ordercast.sim.run import Progress, Simulation, WorldKind, pass_time, rare_collections, recorded
 from ordercast.sim.workload import start_workload
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.store import Manifest
@@ -46,7 +46,7 @@ def build_world(
 ) -> PubsubWorld:
     """The world of a scenario that makes sense, or a UsageError."""
     check_times(scenario)
-    for name, default in (("detector", Detector()), ("node", Node()), ("nodes", []), ("groups", Everyone())):
+    for name, default in (("detector", Detector()), ("node", NodeCapacity()), ("nodes", []), ("groups", Everyone())):
         if getattr(scenario, name) != default:
             raise UsageError(f"{name}: not for protocol {protocol.name!r}; see the tables of its overlay")
     settings: BrokerSettings = protocol.parse_options(scenario.options)
@@ -111,5 +111,5 @@ def manifest_of(world: PubsubWorld, run_id: str, *, drained: bool) -> Manifest:
     )
 
 
-KIND = Kind(build_world, live, manifest_of)
+KIND = WorldKind(build_world, live, manifest_of)
 """Brokers and clients with connections."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from ordercast.broker.archive.memory_files import MemoryFiles
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.broker.node import BROKER_CODEC, Broker
 from ordercast.broker.place import BrokerPlace
@@ -18,6 +19,7 @@ from ordercast.pubsub.settings import BrokerSettings
 from ordercast.scenario.brokers import BrokerTree
 from ordercast.scenario.choosing import Population
 from ordercast.scenario.model import Scenario
+from ordercast.sim.clock import ns
 from ordercast.sim.connections import Processes, Timing
 from ordercast.sim.pubsub.client import SimClient
 from ordercast.sim.pubsub.layout import address_of, lay_out, receives
@@ -57,6 +59,7 @@ class PubsubWorld:
         self.filter_watchers: list[Any] = []
         self.reply_depths: dict[str, int] = {}
         self.disks = {broker: MemoryBrokerLedger() for broker in self.layout.parents}
+        self.archives = {broker: self._new_archive() for broker in self.layout.parents}
         self._restored: set[NodeId] = set()
         for broker in self.layout.parents:
             self.processes.add(broker, "broker", self._build_broker, address=address_of(broker))
@@ -84,9 +87,13 @@ class PubsubWorld:
         if name in layout.late:
             seeds = tuple(directory.values())
             directory = {name: peer.address}
-        place = BrokerPlace(name, peer.address, directory, layout.parents[name], peer.life, seeds)
+        place = BrokerPlace(name, peer.address, directory, layout.parents[name], peer.life, seeds, keep=layout.keep)
         saved = self.disks[name].saved() if name in self._restored else None
-        return self.parts.broker(place, self.settings, wires, self.disks[name], saved)
+        files = self.archives[name] if layout.keep else None
+        return self.parts.broker(place, self.settings, wires, self.disks[name], saved, files)
+
+    def _new_archive(self) -> MemoryFiles:
+        return MemoryFiles(lambda: self.clock.now // ns(1))
 
     def start_broker(self, name: NodeId, *, state_kept: bool = False) -> None:
         """Begin a life; one without its state has an empty disk."""
@@ -95,6 +102,7 @@ class PubsubWorld:
         else:
             self._restored.discard(name)
             self.disks[name] = MemoryBrokerLedger()
+            self.archives[name] = self._new_archive()
         self.processes.start(name)
 
     def brokers(self) -> dict[NodeId, Broker]:

@@ -11,16 +11,20 @@ from ordercast.verify.kernels.jit import Flags, Ints, Offsets, kernel
 def publish_order(ev: Ints, off: Offsets, messages: int) -> tuple[Ints, Flags]:
     """Number every published message after all it depends on; flag deliveries that precede their own publication.
 
+    What a log delivers after its last publication is in nobody's past, and is not looked at.
+
     Each log advances until it delivers something unpublished, and waits there for the publication. If all logs wait,
     some wait for each other in a circle: one of these deliveries is flagged and stepped over, as if it depended on
     nothing, and that breaks the circle.
     """
     columns = off.size - 1
     publisher = np.full(messages, -1, np.int32)
+    stop = off[:-1].copy()
     for c in range(columns):
         for i in range(off[c], off[c + 1]):
             if ev[i] < 0:
                 publisher[~ev[i]] = c
+                stop[c] = i + 1
     number = np.full(messages, -1, np.int32)
     early = np.zeros(ev.size, np.uint8)
     cursor = off[:-1].copy()
@@ -34,7 +38,7 @@ def publish_order(ev: Ints, off: Offsets, messages: int) -> tuple[Ints, Flags]:
         while height > 0:
             height -= 1
             c = stack[height]
-            while cursor[c] < off[c + 1]:
+            while cursor[c] < stop[c]:
                 v = ev[cursor[c]]
                 if v >= 0 and number[v] < 0:
                     next_waiter[c] = first_waiter[v]
@@ -50,7 +54,7 @@ def publish_order(ev: Ints, off: Offsets, messages: int) -> tuple[Ints, Flags]:
                         waiter = next_waiter[waiter]
                     first_waiter[~v] = -1
                 cursor[c] += 1
-        while unfinished < columns and cursor[unfinished] == off[unfinished + 1]:
+        while unfinished < columns and cursor[unfinished] == stop[unfinished]:
             unfinished += 1
         if unfinished == columns:
             return number, early

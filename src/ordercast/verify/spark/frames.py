@@ -6,14 +6,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
 
 from ordercast.trace.schema import INFO_DIGEST
-from ordercast.verify.spark.run_metrics import QUANTILES
+from ordercast.verify.metrics.compose import FAULT_KINDS, PACKET_CLASS, PLACE_KINDS
+from ordercast.verify.metrics.values import QUANTILES
 
-# Ranks are off by at most one in a million: exact, and so the same every time, up to that many values, and bounded
+# Ranks are off by at most one in ten thousand: exact, and so the same every time, up to that many values, and bounded
 # memory above.
-_ACCURACY = 1_000_000
-# Entry of `info` that names the kind of packet a `send` row is about.
-PACKET_CLASS = "packet"
-FAULT_KINDS = ("crash", "recover", "suspect", "repair_start", "repair_end")
+_ACCURACY = 10_000
 
 
 def totals(events: DataFrame) -> DataFrame:
@@ -159,7 +157,7 @@ def told(events: DataFrame, limit: int) -> DataFrame:
     in_time = Window.partitionBy("run").orderBy("time_ns", "node", "seq")
     columns = "run", "node", "seq", "kind", "time_ns", "topic", "peer", "info"
     placed = (
-        events.where(sql.col("kind").isin(*FAULT_KINDS, "join", "leave", "subscribe") & sql.col("time_ns").isNotNull())
+        events.where(sql.col("kind").isin(*PLACE_KINDS) & sql.col("time_ns").isNotNull())
         .withColumn("rank", sql.row_number().over(in_time))
         .where(sql.col("rank") <= limit)
         .select(*columns)

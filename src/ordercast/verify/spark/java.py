@@ -38,17 +38,29 @@ class EnvironmentLacks(Exception):  # noqa: N818 - read aloud: the environment l
 
 def java_home() -> Path:
     """A directory to use as JAVA_HOME, whose Java is 17 or newer and starts Spark without noise."""
+    return _shimmed(*_found())
+
+
+def java_binary() -> Path:
+    """The Java behind `java_home`."""
+    java, _ = _found()
+    return java.resolve()
+
+
+def _found() -> tuple[Path, int]:
+    """The first Java that is new enough, and its version."""
     too_old: list[str] = []
     for java in _candidates():
         version = java_version(java)
         if version is not None and version >= OLDEST:
-            return _shimmed(java, version)
+            return java, version
         if version is not None:
             too_old.append(f"{java} is Java {version}")
     found = f"; {', '.join(too_old)}" if too_old else ""
     raise EnvironmentLacks(f"Spark needs Java {OLDEST} or newer{found}: {INSTALL}")
 
 
+@functools.cache
 def java_version(java: Path) -> int | None:
     """The major version that `java` says it is; None if it is not a Java that runs."""
     try:

@@ -1,43 +1,41 @@
-"""The judge on Spark: many runs as one task each, or one huge run as many tasks over its shared columns.
+"""The judge on Spark: a run of ordinary size is one task, and the rows of a larger one stay where they are.
 
-Spark schedules, retries and collects; it never moves rows of a trace. Tasks are addressed by file and call the same
-functions as the judge in one process, so the verdicts are the same. Files must be readable where the tasks run.
+A run that fits is judged by one task that reads it by itself (the local engine); its files must be readable where the
+task runs. One that does not, or whose path names a file system of its own, is judged by the distributed engine.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import dataclasses
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from ordercast.trace.store import TraceError, event_files
-from ordercast.verify.asked import Asked
-from ordercast.verify.build import prepare
-from ordercast.verify.columns import open_columns
-from ordercast.verify.judge import WITNESSES, conclude, judge_trace
+from ordercast.trace.store import TraceError
+from ordercast.verify.judge import WITNESSES, judge_trace
 from ordercast.verify.load import find_runs, load_run
-from ordercast.verify.spark.progress import run_action
-from ordercast.verify.tasks import Partial, Task, plan, run_task
+from ordercast.verify.spark.run_tasks import events_in, on_spark
 from ordercast.verify.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-T = TypeVar("T")
+ENGINES = ("auto", "local", "distributed")
+DISTRIBUTED_FROM = 20_000_000
+"""From this many events on, a run is not read whole by a task on another machine: it would take gigabytes there."""
+_BYTES_AN_EVENT = 200
+"""What the local engine takes, about."""
 
-HUGE_ROWS = 2_000_000
-"""From this many events on, a run is cut into tasks instead of being one."""
-TASK_BLOCK = 32
-"""Receivers or keys per task of a huge run: small enough that a few cores share the work of a hundred receivers."""
 
-_SCHEMA = "id bigint, result binary, problem string"
+class JudgedRuns(NamedTuple):
+    """The verdicts of all runs that could be read, in their order, and one line about each that could not."""
+
+    verdicts: list[Verdict]
+    problems: list[str]
 
 
 def verify_runs(
@@ -45,123 +43,73 @@ def verify_runs(
     paths: Sequence[Path | str],
     *,
     witnesses: int = WITNESSES,
-    huge_rows: int = HUGE_ROWS,
-    work: Path | None = None,
+    engine: str = "auto",
+    distributed_from: int | None = None,
     **asked: Any,
-) -> list[Verdict]:
-    """A verdict for every run in `paths`, in their order: the same as `judge_path` gives.
+) -> JudgedRuns:
+    """A verdict for every run in `paths`, in their order: the same as `judge_path` gives."""
+    from ordercast.verify.spark.places import is_elsewhere
 
-    A run that cannot be read is raised as TraceError, but only after all others were judged, with how many there were.
-    `work` is where the columns of a huge run go while it is judged; by default a temporary directory beside it.
-    """
-    runs = [run for path in paths for run in find_runs(Path(path))]
-    huge = {run for run in runs if _events_in(run) >= huge_rows}
-    small = [run for run in runs if run not in huge]
-    judged: dict[Path, list[Verdict]] = {}
+    runs: list[Path | str] = []
     problems: list[str] = []
-    if small:
-        settings = {"witnesses": witnesses, **asked}
-        found = _on_spark(spark, "judging runs", [str(run) for run in small], _JudgeRun(settings))
-        for run, (result, problem) in zip(small, found, strict=True):
-            if problem is not None:
-                problems.append(problem)
-            else:
-                judged[run] = msgspec.json.decode(result, type=list[Verdict])
-    for run in sorted(huge):
+    for path in paths:
         try:
-            judged[run] = _judge_huge(spark, run, Asked(**asked), witnesses, work)
+            runs += [str(path)] if is_elsewhere(str(path)) else find_runs(Path(path))
         except TraceError as error:
             problems.append(str(error))
-    if problems:
-        more = f" (and {len(problems) - 1} more of {len(runs)} runs cannot be read)" if len(problems) > 1 else ""
-        raise TraceError(problems[0] + more)
-    return [verdict for run in runs for verdict in judged[run]]
+    least = _what_fits(spark) if distributed_from is None else distributed_from
+    whole = [run for run in runs if isinstance(run, Path) and not _is_distributed(run, engine, least)]
+    judged = _whole_runs(spark, whole, {"witnesses": witnesses, **asked})
+    for run in runs:
+        if run not in judged:
+            judged[run] = _where_it_lies(spark, str(run), witnesses, asked)
+    told = [judged[run] for run in runs]
+    problems += [found for found in told if isinstance(found, str)]
+    return JudgedRuns([verdict for found in told if not isinstance(found, str) for verdict in found], problems)
 
 
-def _events_in(run: Path) -> int:
-    """Rows of a run's Parquet files, from their footers; text files count as small."""
+def _what_fits(spark: SparkSession) -> int:
+    """So many events are judged in one process: on this machine, what half of its memory holds."""
+    if not (spark.sparkContext.master or "").startswith("local"):
+        return DISTRIBUTED_FROM
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(DISTRIBUTED_FROM, memory // 2 // _BYTES_AN_EVENT)
+
+
+def _is_distributed(run: Path, engine: str, least: int) -> bool:
+    return engine == "distributed" or (engine == "auto" and events_in(run) >= least)
+
+
+def _whole_runs(
+    spark: SparkSession, runs: list[Path], settings: dict[str, Any]
+) -> dict[Path | str, list[Verdict] | str]:
+    """Verdicts of runs, or what is wrong with them: a task each."""
+    if not runs:
+        return {}
+    found = on_spark(spark, "judging runs", [str(run) for run in runs], _JudgeRun(settings, Path.cwd()))
+    return {
+        run: msgspec.json.decode(result, type=list[Verdict]) if problem is None else problem
+        for run, (result, problem) in zip(runs, found, strict=True)
+    }
+
+
+def _where_it_lies(spark: SparkSession, path: str, witnesses: int, asked: dict[str, Any]) -> list[Verdict] | str:
+    from ordercast.verify.spark.distributed import verify_places
+
     try:
-        files = event_files(run) if run.is_dir() else [run] if run.suffix.lower() == ".parquet" else []
-        return sum(pq.read_metadata(file).num_rows for file in files)
-    except (TraceError, OSError, pa.ArrowException):
-        return 0  # Whoever loads it says what is wrong with it.
-
-
-def _judge_huge(spark: SparkSession, run: Path, asked: Asked, witnesses: int, work: Path | None) -> list[Verdict]:
-    """Prepare the columns once, here, and let tasks map them."""
-    verdicts = []
-    for trace in load_run(run):
-        try:
-            directory = Path(tempfile.mkdtemp(prefix=f".{run.name}-columns-", dir=work or run.parent))
-        except OSError as error:
-            raise TraceError(f"{work or run.parent}: no room for the columns of {run}: {error.strerror}") from None
-        try:
-            columns = prepare(trace, asked)
-            del trace  # Its rows are the largest thing in memory, and the columns have all that matters of them.
-            columns.save(directory)
-            tasks = plan(columns, block=TASK_BLOCK)
-            encoded = [msgspec.json.encode(task).decode() for task in tasks]
-            found = _on_spark(spark, f"judging {run.name}", encoded, _RunTask(str(directory), witnesses))
-            problem = next((problem for _, problem in found if problem is not None), None)
-            if problem is not None:
-                raise TraceError(problem)
-            partials = [msgspec.json.decode(result, type=Partial) for result, _ in found]
-            verdicts.append(conclude(columns, partials, witnesses=witnesses))
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-    return verdicts
+        return verify_places(spark, path, witnesses=witnesses, **asked)
+    except TraceError as error:
+        return str(error)
 
 
 class _JudgeRun:
-    """Judges one run where the task runs."""
+    """Judges one run where the task runs. A relative path counts from where the command was given."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any], here: Path) -> None:
         self.settings = settings
+        self.here = here
 
     def __call__(self, path: str) -> bytes:
-        verdicts = [judge_trace(trace, **self.settings) for trace in load_run(Path(path))]
+        traces = load_run(self.here / path)
+        verdicts = [judge_trace(dataclasses.replace(trace, path=path), **self.settings) for trace in traces]
         return msgspec.json.encode(verdicts)
-
-
-class _RunTask:
-    """Does one task of a run whose columns are in `directory`."""
-
-    def __init__(self, directory: str, cap: int) -> None:
-        self.directory = directory
-        self.cap = cap
-
-    def __call__(self, task: str) -> bytes:
-        columns = open_columns(Path(self.directory))
-        return msgspec.json.encode(run_task(columns, msgspec.json.decode(task, type=Task), cap=self.cap))
-
-
-def _on_spark(
-    spark: SparkSession, label: str, inputs: list[str], do: Callable[[str], bytes]
-) -> list[tuple[bytes, str | None]]:
-    """`do` for every input, one task each, in their order. Bad input comes back as a problem beside no result."""
-    numbers = spark.range(0, len(inputs), 1, len(inputs))
-    rows = run_action(spark, label, numbers.mapInArrow(_each(inputs, do), _SCHEMA).toArrow).to_pylist()
-    return [(row["result"] or b"", row["problem"]) for row in sorted(rows, key=lambda row: row["id"])]
-
-
-def _each(
-    inputs: list[str], do: Callable[[str], bytes]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            numbers: list[Any] = batch.column(0).to_pylist()
-            for number in numbers:
-                result, problem = None, None
-                try:
-                    result = do(inputs[number])
-                except TraceError as error:
-                    problem = str(error)
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "id": pa.array([number], pa.int64()),
-                        "result": pa.array([result], pa.binary()),
-                        "problem": pa.array([problem], pa.string()),
-                    }
-                )
-
-    return work

@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 QUIET_S = 2.0
 """Work shorter than this shows no bar: it would only flicker."""
+PLAIN_EVERY_S = 5.0
+"""How often work that nobody watches says how far it is."""
 _POLL_S = 0.2
 
 
@@ -35,16 +37,36 @@ def run_action(spark: SparkSession, label: str, action: Callable[[], T]) -> T:
         bar.close()
 
 
-class _Bar:
-    """Done of total tasks. Draws nothing before QUIET_S have passed, and never where nobody looks."""
+class PlainProgress:
+    """A line on stderr every few seconds, for logs and pipes: long work must not look like work that hangs."""
 
     def __init__(self, label: str) -> None:
         self._label = label
+        self._began = time.monotonic()
+        self._next = self._began + PLAIN_EVERY_S
+
+    def show(self, how_far: str) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + PLAIN_EVERY_S
+            sys.stderr.write(f"ordercast: {self._label}: {how_far} ({now - self._began:.0f} s)\n")
+            sys.stderr.flush()
+
+
+class _Bar:
+    """Done of total tasks. Draws nothing before QUIET_S have passed; where nobody looks, it writes plain lines."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._plain = PlainProgress(label)
         self._visible_from = time.monotonic() + QUIET_S
         self._progress: Progress | None = None
 
     def show(self, done: int, total: int) -> None:
-        if not sys.stderr.isatty() or time.monotonic() < self._visible_from:
+        if not sys.stderr.isatty():
+            self._plain.show(f"{done} of {total} tasks" if total else "beginning")
+            return
+        if time.monotonic() < self._visible_from:
             return
         if self._progress is None:
             self._progress = self._start()

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ordercast.verify.spark.class_archive import archive_options
+from ordercast.verify.spark.engine import attach
+from ordercast.verify.spark.gateway import launch, own_interrupts
 from ordercast.verify.spark.java import EnvironmentLacks, cache_dir, java_home, write_atomically
 
 if TYPE_CHECKING:
@@ -59,9 +62,20 @@ _SESSION_CONF = {
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
 
+_NO_CODE_OF_ITS_OWN = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark writes and compiles Java for every query, which takes longer than a small trace does without."""
 
 MEMORY = "ORDERCAST_SPARK_MEMORY"
 """The environment variable that says how large the heap of Spark's Java process may get."""
+
+
+SHIP = "ORDERCAST_SHIP_PACKAGE"
+"""The environment variable that says `no` where the hosts of a cluster have this package installed already.
+
+What is shipped is compiled anew by every worker of every application; what is installed is compiled once."""
+
+
+_LESS_AT_ONCE = "use fewer at a time (--master local[1]), or smaller tasks (ORDERCAST_TASK_MB=128)"
 
 
 class MasterError(Exception):
@@ -74,19 +88,19 @@ def session(
     app: str = "ordercast",
     memory: str | None = None,
     quick: bool = False,
+    warm: bool = False,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The Spark session of this process, started if there is none, writing nothing to the console.
 
     Without `master` it runs on two threads of this machine, or wherever spark-submit or SPARK_REMOTE point. `memory` is
     the Java heap, in which all Spark work of local mode happens; if it is not given, ORDERCAST_SPARK_MEMORY or 2g.
-    `quick` favours a fast start over peak speed, which suits tests and small traces. Hosts of a cluster get our package
+    `quick` favours a fast start over peak speed, which suits tests and small traces; `warm` takes the engine that
+    `ordercast engine start` has left running, if there is one. Hosts of a cluster get our package
     shipped; they need the same Python with our dependencies.
     """
-    if master is not None and not _KNOWN_MASTERS.fullmatch(master):
-        raise MasterError(
-            f"{master}: not a Spark master (such as local[2], spark://host:7077, yarn, k8s://…, sc://host)"
-        )
+    if master is not None:
+        expect_master(master)
     # Workers would otherwise run whichever python3 comes first on the PATH, which need not have our dependencies.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -97,11 +111,21 @@ def session(
         return _connect(master, app, conf or {})
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(master, app, conf or {})
+    if warm and (engine := attach(master)) is not None:
+        return engine
     return _launch(
         master or DEFAULT_MASTER,
         app,
         {**_launch_conf(memory or os.environ.get(MEMORY, "2g"), quick=quick), **(conf or {})},
     )
+
+
+def expect_master(master: str) -> None:
+    """Say it now, before anything slow, if this is no address of a Spark."""
+    if not _KNOWN_MASTERS.fullmatch(master):
+        raise MasterError(
+            f"{master}: not a Spark master (such as local[2], spark://host:7077, yarn, k8s://…, sc://host)"
+        )
 
 
 def _running(master: str | None) -> SparkSession | None:
@@ -119,6 +143,7 @@ def _running(master: str | None) -> SparkSession | None:
 
 def _launch(master: str, app: str, conf: dict[str, str]) -> SparkSession:
     """Start a Java virtual machine of our own, and the session in it."""
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -127,12 +152,13 @@ def _launch(master: str, app: str, conf: dict[str, str]) -> SparkSession:
     if _is_loopback(master):
         # A machine's own name need not resolve, least of all in a container.
         conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **conf}
-    builder = SparkSession.builder.appName(app).master(master)
-    for key, value in conf.items():
-        builder = builder.config(key, value)
+    settings = {**conf, "spark.app.name": app, "spark.master": master}
     with _environment(JAVA_HOME=str(java_home())):
         try:
-            spark = builder.getOrCreate()
+            gateway = launch(SparkConf(loadDefaults=False).setAll(list(settings.items())))
+            with own_interrupts():
+                SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=gateway)
+            spark = SparkSession.builder.getOrCreate()
         except PySparkRuntimeError as error:
             heap = conf["spark.driver.memory"]
             raise EnvironmentLacks(f"Java could not start Spark with {heap} of memory: {_first_line(error)}") from None
@@ -176,9 +202,11 @@ def _connect(master: str | None, app: str, conf: Mapping[str, str]) -> SparkSess
 def _launch_conf(memory: str, *, quick: bool) -> dict[str, str]:
     log4j = cache_dir() / "log4j2.properties"
     write_atomically(log4j, _LOG4J)
-    java_options = [f"-Dlog4j2.configurationFile={log4j.as_uri()}"]
+    java_options = [f"-Dlog4j2.configurationFile={log4j.as_uri()}", *archive_options()]
+    quickly: dict[str, str] = {}
     if quick:
         java_options.append("-XX:TieredStopAtLevel=1")
+        quickly = _NO_CODE_OF_ITS_OWN
     return {
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(java_options),
@@ -187,6 +215,7 @@ def _launch_conf(memory: str, *, quick: bool) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(cache_dir() / "warehouse"),
         "spark.python.worker.faulthandler.enabled": "true",
+        **quickly,
         **_SESSION_CONF,
     }
 
@@ -222,7 +251,8 @@ def _ship_package(spark: SparkSession) -> None:
     """Give a cluster's hosts our package. Tasks of a local session see this very installation and need nothing."""
     if re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master or ""):
         return
-    spark.sparkContext.addPyFile(_packed_package())
+    if os.environ.get(SHIP) != "no":
+        spark.sparkContext.addPyFile(_packed_package())
     atexit.register(spark.stop)  # executors that are left behind complain about it on the console
 
 
@@ -250,11 +280,9 @@ def what_gave_out(error: Exception) -> str:
     if "java.lang.OutOfMemoryError" in said:
         return f"Spark's Java heap is exhausted: give it more, such as {MEMORY}=8g"
     if "MemoryError" in said:
-        return "memory is exhausted in a Python worker of Spark: use fewer at a time (--master local[1])"
+        return f"memory is exhausted in a Python worker of Spark: {_LESS_AT_ONCE}"
     if "Python worker exited unexpectedly" in said:
-        return (
-            "a Python worker of Spark was killed, perhaps for want of memory: use fewer at a time (--master local[1])"
-        )
+        return f"a Python worker of Spark was killed, perhaps for want of memory: {_LESS_AT_ONCE}"
     if type(error).__name__ == "Py4JNetworkError":
         return f"Spark's Java process has ended, perhaps for want of memory (see {MEMORY})"
     return ""

@@ -13,10 +13,10 @@ from ordercast.protocols.locamu.held import HeldCopies
 from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.notices import (
     EVERYBODY,
-    Ask,
     Content,
     Installed,
-    Members,
+    MembersChange,
+    MembershipAsk,
     Stable,
     from_tag,
     only,
@@ -58,7 +58,7 @@ class Groups(NodePart):
         if joins == (asked[-1] if asked else self.here.me in self.tables.newest_members(topic)):
             return
         self.requests.setdefault(topic, []).append(joins)
-        self.announcements.tell(only(self.tables.present_owner(topic)), Ask(topic, joins))
+        self.announcements.tell(only(self.tables.present_owner(topic)), MembershipAsk(topic, joins))
 
     def ask_again(self, leaving: NodeId) -> None:
         """LCM-V6: what the owner that leaves has not done is asked of its successor."""
@@ -66,7 +66,7 @@ class Groups(NodePart):
         for topic in sorted(self.requests):
             if self.tables.owner(topic, before) == leaving:
                 for joins in self.requests[topic]:
-                    self.announcements.tell(only(self.tables.present_owner(topic)), Ask(topic, joins))
+                    self.announcements.tell(only(self.tables.present_owner(topic)), MembershipAsk(topic, joins))
 
     def topics(self) -> list[Topic]:
         """All groups that this node has heard of, or asked for."""
@@ -83,9 +83,9 @@ class Groups(NodePart):
         """Act on a message about groups."""
         publisher = entry.message.publisher
         match content:
-            case Ask():
+            case MembershipAsk():
                 self._on_ask(content, publisher)
-            case Members():
+            case MembersChange():
                 self._on_members(content, publisher, out)
             case Installed(topic, epoch):
                 self.confirm(topic, self.owner.installed(topic, epoch, publisher))
@@ -94,12 +94,12 @@ class Groups(NodePart):
             case _:
                 pass  # Of the tree: see Views.
 
-    def _on_ask(self, ask: Ask, node: NodeId) -> None:
+    def _on_ask(self, ask: MembershipAsk, node: NodeId) -> None:
         """LCM-E2: the owner makes the next list and tells everybody."""
         epoch = self.owner.next_epoch(ask.topic, self.tables.newest.get(ask.topic, 0))
-        self.announcements.tell(EVERYBODY, Members(ask.topic, epoch, node, ask.joins))
+        self.announcements.tell(EVERYBODY, MembersChange(ask.topic, epoch, node, ask.joins))
 
-    def _on_members(self, change: Members, owner: NodeId, out: Outbox) -> None:
+    def _on_members(self, change: MembersChange, owner: NodeId, out: Outbox) -> None:
         """LCM-E3, LCM-E4: go by the new list from now on, and say so."""
         rank = self.tables.tree(self.tables.view).rank.get(change.node)
         if rank is None:

@@ -56,14 +56,14 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
     """Of a message of the protocol itself."""
 
 
-class Ask(_Content, frozen=True, tag=1):
+class MembershipAsk(_Content, frozen=True, tag=1):
     """LCM-E1: to the owner of a group: the publisher wants in, or out."""
 
     topic: Topic
     joins: bool
 
 
-class Members(_Content, frozen=True, tag=2):
+class MembersChange(_Content, frozen=True, tag=2):
     """LCM-E2: to everybody: the next list of the group's members has one more, or one less."""
 
     topic: Topic
@@ -96,7 +96,7 @@ class Depart(_Content, frozen=True, tag=6):
     """LCM-V6: to the first node: the publisher leaves, and this is its last message."""
 
 
-class View(_Content, frozen=True, tag=7):
+class TreeChange(_Content, frozen=True, tag=7):
     """LCM-V2, LCM-V6: to everybody: the next tree has one leaf more, or one less if there is no `under`."""
 
     number: int
@@ -104,7 +104,7 @@ class View(_Content, frozen=True, tag=7):
     under: NodeId | None
 
 
-class Seen(_Content, frozen=True, tag=8):
+class TreeSeen(_Content, frozen=True, tag=8):
     """LCM-V3, LCM-V6: to the first node: the publisher goes by this tree from now on."""
 
     number: int
@@ -116,7 +116,7 @@ class Settled(_Content, frozen=True, tag=9):
     number: int
 
 
-Content = Ask | Members | Installed | Stable | Enter | Depart | View | Seen | Settled
+Content = MembershipAsk | MembersChange | Installed | Stable | Enter | Depart | TreeChange | TreeSeen | Settled
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Content)

@@ -11,7 +11,7 @@ from typing import ClassVar
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Outbox
 from ordercast.protocols.locamu.held import HeldCopies
-from ordercast.protocols.locamu.links import Links
+from ordercast.protocols.locamu.links import LinkEnds
 from ordercast.protocols.locamu.membership.announcements import Announcements
 from ordercast.protocols.locamu.membership.groups import Groups
 from ordercast.protocols.locamu.membership.notices import (
@@ -19,10 +19,10 @@ from ordercast.protocols.locamu.membership.notices import (
     Content,
     Depart,
     Enter,
-    Members,
-    Seen,
+    MembersChange,
     Settled,
-    View,
+    TreeChange,
+    TreeSeen,
     Welcome,
     decode,
     only,
@@ -49,7 +49,7 @@ class ViewsOfTree(NodePart):
     processed: Processed
     waiting: WaitingCopies
     store: MessageStore
-    links: Links
+    links: LinkEnds
     rounds: Rounds
     held: HeldCopies
     resend: Resend
@@ -85,9 +85,9 @@ class ViewsOfTree(NodePart):
                     self._end_view()
                 self.owner.ask(publisher, None)
                 self._next_view()
-            case View():
+            case TreeChange():
                 self._on_view(content)
-            case Seen(number):
+            case TreeSeen(number):
                 if self.owner.seen(number, publisher):
                     self._end_view()
                     self._next_view()
@@ -98,9 +98,9 @@ class ViewsOfTree(NodePart):
 
     def announce(self, content: Content) -> None:
         """Who announces a change waits for everybody who gets this message now to acknowledge it."""
-        if isinstance(content, Members):
+        if isinstance(content, MembersChange):
             self.owner.announced(content.topic, content.epoch, self._everybody())
-        elif isinstance(content, View):
+        elif isinstance(content, TreeChange):
             self.owner.show(self._everybody(), content.node)
 
     def _everybody(self) -> set[NodeId]:
@@ -113,12 +113,12 @@ class ViewsOfTree(NodePart):
         tables = self.tables
         change = self.owner.next_view(tables.tree(tables.view), tables.view + 1)
         if change is not None:
-            self.announcements.tell(EVERYBODY, View(tables.view + 1, *change))
+            self.announcements.tell(EVERYBODY, TreeChange(tables.view + 1, *change))
 
     def _end_view(self) -> None:
         self.announcements.tell(EVERYBODY, Settled(self.owner.end_view()))
 
-    def _on_view(self, view: View) -> None:
+    def _on_view(self, view: TreeChange) -> None:
         """LCM-V2, LCM-V3, LCM-V6: publish by the new tree. Who joins is looked at at once, who leaves not yet lost."""
         if view.number > self.tables.view:
             tree = self.tables.tree(self.tables.view)
@@ -135,7 +135,7 @@ class ViewsOfTree(NodePart):
             self.owed[view.number] = view.node
 
     def _say_seen(self, view: int) -> None:
-        self.announcements.tell(only(self.here.routes.nodes[0]), Seen(view))
+        self.announcements.tell(only(self.here.routes.nodes[0]), TreeSeen(view))
 
     def _on_settled(self, number: int, out: Outbox) -> None:
         """LCM-V3: the parent lets the leaf in. LCM-V6: everything of who has left is forgotten."""

@@ -1,0 +1,180 @@
+"""Filling holes of archives from other copies (ARC-5, ARC-6): one at a time, in the background, over its own line."""
+
+from __future__ import annotations
+
+from ordercast.broker.archive.kept import KeptTopics
+from ordercast.broker.archive.ports import Record, SegmentInfo
+from ordercast.broker.archive.records import decode_record
+from ordercast.broker.archive.segment_map import raised, within
+from ordercast.broker.archive.topic_archive import TopicArchive
+from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.core.errors import PeerError
+from ordercast.core.ids import NodeId, Topic
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection
+from ordercast.core.state import State
+from ordercast.core.wire import NOT_DECODABLE
+from ordercast.pubsub.client_packets import HistoryOpened, KeptRecords, NoHistory, OpenHistory, ReadHistory
+from ordercast.pubsub.received import Vector
+
+REPAIR = ("topics", "repair")
+
+
+class Hole(State):
+    """The hole that is being filled, and whom it was asked of."""
+
+    def __init__(self, topic: Topic, number: int, start: Vector, end: Vector, left: list[NodeId]) -> None:
+        self.topic = topic
+        self.number = number
+        self.start = start
+        self.end = end
+        self.left = left
+        """Brokers that were not asked yet."""
+        self.asked = NodeId("")
+        self.silent = False
+        """Somebody could not be asked: it may have what is missing."""
+        self.reached: Vector = dict(start)
+
+
+class ArchiveRepair(TopicsPart):
+    """Reads what is missing here from somebody who has it."""
+
+    constant = (*TopicsPart.constant, "kept", "_staged")
+
+    def __init__(self, state: TopicsState, kept: KeptTopics) -> None:
+        super().__init__(state)
+        self.kept = kept
+        self.line: Connection | None = None
+        self.hole: Hole | None = None
+        self._staged: list[SegmentInfo] = []
+        self.reads = 0
+        self.waiting = False
+
+    def look(self) -> None:
+        """Begin with the first hole there is, if none is being filled."""
+        if self.hole is not None or self.waiting or (self.tree.parent is None and not self.tree.is_root):
+            return
+        for topic in sorted(self.kept.archives):
+            found = self.kept.archives[topic].hole()
+            if found is not None:
+                others = [node for node in self.kept.copies_of(topic) if node != self.tree.node]
+                self.hole = Hole(topic, *found, others)
+                self._ask_next()
+                return
+
+    def _ask_next(self) -> None:
+        self._hang_up()
+        hole = self.hole
+        assert hole is not None
+        if not hole.left:
+            self._nobody_has_it(hole)
+            return
+        node = hole.left.pop(0)
+        address = self.tree.directory.get(node)
+        if address is None:
+            self._ask_next()
+            return
+        self.reads += 1
+        hole.asked = node
+        self.line = self.wires.open(address)
+        self.wires.send(self.line, OpenHistory(hole.topic, self.reads, "position", hole.start, 0, hole.end))
+        self.wires.set_timer(REPAIR, int(self.settings.request_ms * 1e6), background=True)
+
+    def _nobody_has_it(self, hole: Hole) -> None:
+        """ARC-6: everybody who could have it has said that it does not; or it is tried again after a while."""
+        self.hole = None
+        if hole.silent:
+            self.waiting = True
+            self.wires.set_timer(REPAIR, int(self.settings.request_ms * 1e6), background=True)
+        else:
+            self.kept.of(hole.topic).give_up(hole.number)
+            self.wires.count("archive_holes_lost")
+            self.look()
+
+    def _hang_up(self) -> None:
+        if self.line is not None:
+            self.wires.close(self.line)
+            self.line = None
+        hole = self.hole
+        if hole is not None and self._staged:
+            self.kept.of(hole.topic).unstage(self._staged)
+            hole.reached = dict(hole.start)
+        self._staged.clear()
+
+    # What happens on its line
+
+    def owns(self, line: Connection) -> bool:
+        return line == self.line
+
+    def closed(self) -> None:
+        """Nobody was there, or it has gone."""
+        self.line = None
+        self._silent()
+
+    def _silent(self) -> None:
+        """Who should keep the topic and does not answer may have it; others need not be waited for."""
+        hole = self.hole
+        if hole is not None:
+            rule = self.kept.rule_of(hole.topic)
+            copies = self.kept.copies_of(hole.topic)[: rule.copies] if rule is not None else []
+            hole.silent = hole.silent or hole.asked in copies
+            self._ask_next()
+
+    def timer(self) -> None:
+        if self.hole is not None:
+            self._silent()
+        else:
+            self.waiting = False
+            self.look()
+
+    def receive(self, packet: Packet) -> None:
+        hole = self.hole
+        if hole is None or self.line is None or getattr(packet, "read", None) != self.reads:
+            return
+        self.wires.set_timer(REPAIR, int(self.settings.request_ms * 1e6), background=True)
+        match packet:
+            case HistoryOpened():
+                self._read_on(hole, packet.place)
+            case KeptRecords():
+                self._take(hole, packet)
+            case NoHistory():
+                hole.silent = hole.silent or packet.code == "moved"
+                self._ask_next()
+
+    def _read_on(self, hole: Hole, place: tuple[int, int] | None) -> None:
+        if within(hole.end, hole.reached):
+            self._filled(hole)
+        elif place is None or self.line is None:
+            self._ask_next()
+        else:
+            self.wires.send(self.line, ReadHistory(hole.topic, self.reads, place))
+
+    def _take(self, hole: Hole, packet: KeptRecords) -> None:
+        archive = self.kept.of(hole.topic)
+        for body in packet.records:
+            try:
+                record = decode_record(body)
+            except NOT_DECODABLE as error:
+                raise PeerError("a copy", f"sent a record of {hole.topic} that is none: {error}") from None
+            self._stage(archive, hole, record)
+        self._read_on(hole, packet.place)
+
+    def _stage(self, archive: TopicArchive, hole: Hole, record: Record) -> None:
+        """Only what belongs into the hole: the other copy's records have other bounds."""
+        covered = {o: min(n, hole.end.get(o, 0)) for o, n in record.covered.items()}
+        covered = {o: n for o, n in covered.items() if n > hole.start.get(o, 0)}
+        if covered:
+            low, high = hole.start.get, hole.end.get
+            inside = tuple(e for e in record.entries if low(e.origin, 0) < e.number <= high(e.origin, 0))
+            archive.stage(self._staged, Record(record.kept_ms, covered, inside))
+            hole.reached = raised(hole.reached, covered)
+
+    def _filled(self, hole: Hole) -> None:
+        staged = list(self._staged)
+        self._staged.clear()
+        self.kept.of(hole.topic).fill(hole.number, staged)
+        self.wires.count("archive_holes_filled")
+        self.hole = None
+        self._hang_up()
+        self.wires.cancel_timer(REPAIR)
+        self.look()

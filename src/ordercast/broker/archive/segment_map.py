@@ -1,0 +1,104 @@
+"""What a topic's manifest says without a look at any file: where cuts lie, what is missing, where a reader begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ordercast.broker.archive.ports import HOLE, LOST, WHOLE, ArchiveManifest
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
+
+Place = tuple[int, int]
+"""Segment and offset: where a reader goes on. Only the copy that gave it knows what it means."""
+
+
+class Unavailable(Exception):  # noqa: N818 - An answer, not a fault.
+    """Why a copy cannot serve what is asked: `behind`, `cleaned` or `lost`; `cut` is where it can begin."""
+
+    def __init__(self, code: str, cut: Vector | None = None) -> None:
+        super().__init__(code)
+        self.code = code
+        self.cut: Vector = cut or {}
+
+
+def raised(cut: Vector, by: Vector) -> Vector:
+    """The union of two cuts."""
+    union = dict(cut)
+    for origin, number in by.items():
+        if number > union.get(origin, 0):
+            union[origin] = number
+    return union
+
+
+def within(cut: Vector, other: Vector) -> bool:
+    """Whether everything in `cut` is in `other`."""
+    return all(number <= other.get(origin, 0) for origin, number in cut.items())
+
+
+def covered_by(entries: Sequence[Publication]) -> Vector:
+    covered: Vector = {}
+    for entry in entries:
+        if entry.number > covered.get(entry.origin, 0):
+            covered[entry.origin] = entry.number
+    return covered
+
+
+def start_of(manifest: ArchiveManifest, index: int) -> Vector:
+    """The cut at which a segment begins."""
+    cut = dict(manifest.floor)
+    for info in manifest.segments[:index]:
+        for origin, number in info.covered.items():
+            if number > cut.get(origin, 0):
+                cut[origin] = number
+    return cut
+
+
+def whole_from(manifest: ArchiveManifest) -> Vector:
+    """The earliest cut from which on nothing is missing for good."""
+    last = max((i for i, info in enumerate(manifest.segments) if info.state == LOST), default=-1)
+    return start_of(manifest, last + 1)
+
+
+def before_last(manifest: ArchiveManifest, count: int) -> Vector:
+    """A cut behind which at least the last `count` publications lie, if there are so many."""
+    segments = manifest.segments
+    index, found = len(segments), 0
+    while index and found < count and segments[index - 1].state == WHOLE:
+        index -= 1
+        found += segments[index].count
+    return start_of(manifest, index)
+
+
+def first_hole(manifest: ArchiveManifest) -> tuple[int, Vector, Vector] | None:
+    """Its number, and the cuts between which it lies."""
+    for index, info in enumerate(manifest.segments):
+        if info.state == HOLE:
+            start = start_of(manifest, index)
+            return info.number, start, raised(start, info.covered)
+    return None
+
+
+def place_of(manifest: ArchiveManifest, since: Vector, until: Vector) -> Place:
+    """ARC-7: the first segment for a reader that has everything in `since` and wants everything in `until`."""
+    first: Place | None = None
+    cut = dict(manifest.floor)
+    for info in manifest.segments:
+        wanted = any(
+            number > since.get(origin, 0) and until.get(origin, 0) > max(cut.get(origin, 0), since.get(origin, 0))
+            for origin, number in info.covered.items()
+        )
+        cut.update(info.covered)
+        if not wanted:
+            continue
+        if info.state == LOST:
+            raise Unavailable("lost", whole_from(manifest))
+        if info.state == HOLE:
+            raise Unavailable("behind")
+        first = first or (info.number, 0)
+    return first or (0, 0)
+
+
+def drop_lost_front(manifest: ArchiveManifest) -> None:
+    """ARC-6: where the oldest part is lost, the history begins behind it."""
+    while manifest.segments and manifest.segments[0].state == LOST:
+        manifest.floor = raised(manifest.floor, manifest.segments.pop(0).covered)

@@ -1,0 +1,320 @@
+"""The archive of one topic at one broker: segments between cuts, holes, and reading from any cut on.
+
+Whatever happens to it, the segments in their order are one legal view of the topic (docs/protocols/archive.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from ordercast.broker.archive.ports import HOLE, LOST, WHOLE, ArchiveManifest, Record, SegmentFiles, SegmentInfo
+from ordercast.broker.archive.records import (
+    READ_BYTES,
+    bodies_of,
+    decode_record,
+    encode_record,
+    extend,
+    joined,
+    latest,
+    outlines_of,
+    size_of,
+)
+from ordercast.broker.archive.segment_map import (
+    Place,
+    Unavailable,
+    before_last,
+    covered_by,
+    drop_lost_front,
+    first_hole,
+    place_of,
+    raised,
+    start_of,
+    whole_from,
+    within,
+)
+from ordercast.broker.topics.log import packets_of
+from ordercast.core.ids import Topic
+from ordercast.core.wire import NOT_DECODABLE
+from ordercast.pubsub.keeping import KeepRule
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
+
+_AGE_PARTS = 8
+"""A segment is sealed when it is so small a part of `max_age` old, so that it can be removed in time."""
+
+
+class TopicArchive:
+    """One topic's archive. `cut` is everything up to its end, holes included."""
+
+    def __init__(self, topic: Topic, files: SegmentFiles, manifest: ArchiveManifest | None = None) -> None:
+        self.topic = topic
+        self.files = files
+        self.manifest = manifest if manifest is not None else ArchiveManifest({}, [])
+        self._recover()
+        self.cut = start_of(self.manifest, len(self.manifest.segments))
+        self.appended = 0
+        """Publications since the last look at what compaction could remove."""
+
+    def _recover(self) -> None:
+        """The last segment may have been written to after the manifest: it is read once, and sealed."""
+        for info in [info for info in self.manifest.segments if info.state == WHOLE and not info.sealed]:
+            self.files.reopen(self.topic, info.number)
+            info.covered, info.count, info.size = {}, 0, 0
+            try:
+                for record in outlines_of(self.files, self.topic, info.number):
+                    extend(info, record.kept_ms, record.covered, record.count)
+                info.size = size_of(self.files, self.topic, info.number)
+            except NOT_DECODABLE:
+                self._set_aside(info)
+
+    def _set_aside(self, info: SegmentInfo) -> None:
+        """ARC-11: a record in it makes no sense, although nobody has touched it: what it had is a hole."""
+        info.state, info.sealed, info.count, info.size = HOLE, True, 0, 0
+        if not info.covered:
+            self.manifest.segments.remove(info)
+        self.files.drop(self.topic, info.number, damaged=True)
+        self._note()
+
+    def _note(self) -> None:
+        self.files.note(self.topic, self.manifest)
+
+    def status(self) -> dict[str, Any]:
+        """For people."""
+        segments = self.manifest.segments
+        return {
+            "topic": self.topic, "messages": sum(info.count for info in segments),
+            "bytes": sum(info.size for info in segments), "segments": len(segments),
+            "since_ms": segments[0].first_ms if segments else 0,
+            "holes": sum(info.state != WHOLE for info in segments),
+        }  # fmt: skip
+
+    # Writing
+
+    def append(self, entries: Sequence[Publication]) -> None:
+        """ARC-3: publications that have become stable, in the order of the log."""
+        now = self.files.now_ms()
+        for piece in packets_of(entries):
+            self._add(Record(now, covered_by(piece), piece))
+
+    def _add(self, record: Record) -> None:
+        info = self._active()
+        info.size += self.files.add(self.topic, info.number, [encode_record(record)])
+        extend(info, record.kept_ms, record.covered, len(record.entries))
+        self.cut.update(record.covered)
+        self.appended += len(record.entries)
+        if info.size >= self.files.segment_size:
+            self._seal(info)
+
+    def _active(self) -> SegmentInfo:
+        segments = self.manifest.segments
+        if not segments or segments[-1].sealed:
+            segments.append(SegmentInfo(self._new_number(), {}))
+            self._note()
+        return segments[-1]
+
+    def _new_number(self) -> int:
+        manifest = self.manifest
+        manifest.next_number += 1
+        return manifest.next_number - 1
+
+    def _seal(self, info: SegmentInfo) -> None:
+        info.sealed = True
+        self._note()
+
+    def jump(self, base: Vector) -> None:
+        """ARC-4: what lies between the end and `base` has become stable without this broker."""
+        missing = {origin: number for origin, number in base.items() if number > self.cut.get(origin, 0)}
+        if not missing:
+            return
+        if self.manifest.segments:
+            self.manifest.segments[-1].sealed = True
+        now = self.files.now_ms()
+        self.manifest.segments.append(SegmentInfo(self._new_number(), missing, HOLE, True, now, now))
+        self.cut.update(missing)
+        self._note()
+
+    # Holes
+
+    def hole(self) -> tuple[int, Vector, Vector] | None:
+        """The first one: its number, and the cuts between which it lies."""
+        return first_hole(self.manifest)
+
+    def stage(self, into: list[SegmentInfo], record: Record) -> None:
+        """ARC-5: write down a part of what fills a hole; it counts when all of it is there."""
+        if not into or into[-1].size >= self.files.segment_size:
+            into.append(SegmentInfo(self._new_number(), {}, sealed=True))
+        info = into[-1]
+        info.size += self.files.add(self.topic, info.number, [encode_record(record)])
+        extend(info, record.kept_ms, record.covered, len(record.entries))
+
+    def unstage(self, staged: list[SegmentInfo]) -> None:
+        for info in staged:
+            self.files.drop(self.topic, info.number)
+
+    def fill(self, number: int, staged: list[SegmentInfo]) -> None:
+        """ARC-5: the hole is filled. It may have been removed as too old meanwhile."""
+        segments = self.manifest.segments
+        index = next((i for i, info in enumerate(segments) if info.number == number and info.state == HOLE), None)
+        if index is None:
+            self.unstage(staged)
+            return
+        rest = {o: n for o, n in segments[index].covered.items() if n > _reach(staged, o)}
+        if rest and staged:  # Publications that nobody has to be handed: all voids, or left out by compaction.
+            staged[-1].covered.update(rest)
+        if not staged:
+            staged = [SegmentInfo(self._new_number(), rest, sealed=True)]
+        segments[index : index + 1] = staged
+        self._note()
+
+    def give_up(self, number: int) -> None:
+        """ARC-6: no copy has it. Where it is the oldest part, the history begins behind it."""
+        for info in self.manifest.segments:
+            if info.number == number and info.state == HOLE:
+                info.state = LOST
+        drop_lost_front(self.manifest)
+        self._note()
+
+    def _judge(self, info: SegmentInfo) -> str:
+        """What a reader could not read is damaged, and a hole from now on; unless the reader made its place up."""
+        if info.sealed and size_of(self.files, self.topic, info.number) == info.size:
+            return "moved"
+        self._set_aside(info)
+        return "behind"
+
+    # Reading
+
+    def whole_from(self) -> Vector:
+        """The earliest cut from which on nothing is missing for good."""
+        return whole_from(self.manifest)
+
+    def at_time(self, at_ms: int) -> Vector:
+        """The cut before the first record that was kept at that time or later."""
+        for index, info in enumerate(self.manifest.segments):
+            if info.last_ms >= at_ms:
+                cut = start_of(self.manifest, index)
+                with suppress(*NOT_DECODABLE):
+                    for record in outlines_of(self.files, self.topic, info.number) if info.state == WHOLE else ():
+                        if record.kept_ms >= at_ms:
+                            break
+                        cut = raised(cut, record.covered)
+                return cut
+        return dict(self.cut)
+
+    def before_last(self, count: int) -> Vector:
+        """A cut behind which at least the last `count` publications lie, if there are so many."""
+        return before_last(self.manifest, count)
+
+    def place(self, since: Vector, until: Vector) -> Place:
+        """ARC-7: where a reader begins that has everything in `since` and wants everything in `until`."""
+        if not within(self.manifest.floor, since):
+            raise Unavailable("cleaned", self.whole_from())
+        if not within(until, self.cut):
+            raise Unavailable("behind")
+        return place_of(self.manifest, since, until)
+
+    def read(self, place: Place) -> tuple[Sequence[bytes], Place | None]:
+        """The records from there on, and where the next ones are; None: that is all there is now."""
+        segments = self.manifest.segments
+        index = next((i for i, info in enumerate(segments) if info.number == place[0]), None)
+        if index is None:
+            raise Unavailable("moved")
+        offset = place[1]
+        while index < len(segments):
+            info = segments[index]
+            if info.state != WHOLE:
+                raise Unavailable("behind")
+            piece = self.files.read(self.topic, info.number, offset, READ_BYTES)
+            if piece.damaged or (info.sealed and not piece.bodies and offset < info.size):
+                raise Unavailable(self._judge(info))
+            if piece.bodies:
+                return piece.bodies, (info.number, piece.offset)
+            index, offset = index + 1, 0
+        return (), None
+
+    # Cleaning
+
+    def clean(self, rule: KeepRule) -> int:
+        """ARC-8: remove the oldest segments beyond the limits; how many publications went."""
+        manifest, now = self.manifest, self.files.now_ms()
+        segments = manifest.segments
+        oldest = now - rule.max_age_ms if rule.max_age_ms else -1
+        if segments and self._is_old(segments[-1], rule, now):
+            self._seal(segments[-1])
+        total = sum(info.size for info in segments)
+        removed = 0
+        gone = 0
+        while segments and segments[0].sealed:
+            first = segments[0]
+            if not (first.last_ms < oldest or (rule.max_bytes and total > rule.max_bytes and len(segments) > 1)):
+                break
+            segments.pop(0)
+            total -= first.size
+            removed += first.count
+            gone += 1
+            manifest.floor = raised(manifest.floor, first.covered)
+            if first.state == WHOLE:
+                self.files.drop(self.topic, first.number)
+        if gone:
+            drop_lost_front(self.manifest)
+            self._note()
+        return removed
+
+    def _is_old(self, info: SegmentInfo, rule: KeepRule, now: int) -> bool:
+        """Whether what is being written has to be sealed, or it could not be removed in time."""
+        if not rule.max_age_ms or info.sealed or not info.count:
+            return False
+        return info.first_ms < now - max(1000, rule.max_age_ms // _AGE_PARTS)
+
+    def forget(self) -> None:
+        """Nothing of it is kept any more."""
+        for info in self.manifest.segments:
+            if info.state == WHOLE:
+                self.files.drop(self.topic, info.number)
+        self.manifest = ArchiveManifest({}, [])
+        self.cut = {}
+        self.files.note(self.topic, None)
+
+    # Compaction
+
+    def sealed_numbers(self) -> list[int]:
+        return [info.number for info in self.manifest.segments if info.sealed and info.state == WHOLE]
+
+    def keys_of_the_rest(self) -> set[str]:
+        """The keys in the segment that is being written: what they say replaces what sealed ones say."""
+        seen: set[str] = set()
+        for info in self.manifest.segments[-1:]:
+            if not info.sealed:
+                with suppress(*NOT_DECODABLE):
+                    for body in bodies_of(self.files, self.topic, info.number):
+                        seen.update(key for entry in decode_record(body).entries for key in entry.keys)
+        return seen
+
+    def compact(self, number: int, seen: set[str]) -> int:
+        """ARC-9: rewrite a sealed segment without what is replaced by later keys, which it adds to `seen`."""
+        segments = self.manifest.segments
+        index = next((i for i, info in enumerate(segments) if info.number == number and info.state == WHOLE), None)
+        if index is None:
+            return 0
+        try:
+            records = [decode_record(body) for body in bodies_of(self.files, self.topic, number)]
+        except NOT_DECODABLE:
+            self._set_aside(segments[index])
+            return 0
+        kept = latest(records, seen)
+        removed = sum(len(old.entries) - len(new.entries) for old, new in zip(records, kept, strict=True))
+        if removed:
+            old = segments[index]
+            new = SegmentInfo(self._new_number(), dict(old.covered), WHOLE, True, old.first_ms, old.last_ms)
+            new.count = old.count - removed
+            bodies = [encode_record(record) for record in joined(kept)]
+            new.size = self.files.add(self.topic, new.number, bodies)
+            segments[index] = new
+            self._note()
+            self.files.drop(self.topic, number)
+        return removed
+
+
+def _reach(segments: Sequence[SegmentInfo], origin: str) -> int:
+    return max((info.covered.get(origin, 0) for info in segments), default=0)  # type: ignore[call-overload]

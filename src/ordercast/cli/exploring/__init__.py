@@ -1,0 +1,5 @@
+"""The command that runs every interleaving: explore."""
+
+from ordercast.cli.exploring.command import explore
+
+__all__ = ["explore"]

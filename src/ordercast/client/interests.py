@@ -1,0 +1,139 @@
+"""What the application wants to read: topics, filters, and from where on."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ordercast.client.history import PastStart, Start
+from ordercast.client.joining import TopicJoining
+from ordercast.client.replay import Replays
+from ordercast.client.session import Session
+from ordercast.core.ids import Topic
+from ordercast.core.state import State
+from ordercast.pubsub.client_packets import TopicsFound, Unwatch, Watch
+from ordercast.pubsub.filters import allows, matches
+
+
+class Interests(State):
+    """The subscriptions of a client, to topics and to filters. Every topic of a filter becomes one of its own."""
+
+    constant: ClassVar[tuple[str, ...]] = ("session", "topics", "edge", "ledger", "joining", "replays")
+
+    def __init__(self, session: Session, joining: TopicJoining, replays: Replays, watched: tuple[str, ...]) -> None:
+        self.session = session
+        self.topics = session.topics
+        self.edge = session.edge
+        self.ledger = session.ledger
+        self.joining = joining
+        self.replays = replays
+        self.watched: set[str] = set(watched)
+        self.pasts: dict[str, PastStart] = {}
+        """Filters whose topics begin in the past."""
+        self.unconfirmed: set[str] = set()
+        """Filters that the present edge has not answered for."""
+        self.finding: dict[str, tuple[Topic, ...]] = {}
+        """Topics of filters whose answer has not come to its end yet."""
+
+    # Topics
+
+    def subscribe(self, topic: Topic) -> None:
+        if not self._receives(topic):
+            self.joining.want(topic, receives=True)
+
+    def subscribe_from(self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False) -> None:
+        """ARC-S1: the past of a kept topic first, then what is live."""
+        if not self._receives(topic):
+            self.replays.begin(topic, start, latest_only=latest_only, optional=optional)
+
+    def _receives(self, topic: Topic) -> bool:
+        membership = self.topics.get(topic)
+        return topic in self.replays.topics or (membership is not None and membership.wants is True)
+
+    def unsubscribe(self, topic: Topic) -> None:
+        """BRK-M11: deliveries end here."""
+        membership = self.topics.get(topic)
+        reading = self.replays.waits_to_join(topic)
+        self.replays.forget(topic)
+        if membership is not None and membership.wants is not None:
+            self.joining.unwanted(membership)
+        elif reading:
+            self.session.app.left(topic)
+
+    # Filters
+
+    def watch(self, pattern: str, past: PastStart | None = None) -> None:
+        if pattern not in self.watched:
+            if past is not None:
+                self.pasts[pattern] = past
+            self.watched.add(pattern)
+            self.ledger.watched(tuple(sorted(self.watched)))
+            self._ask_for(pattern)
+
+    def _ask_for(self, pattern: str) -> None:
+        if self.edge.attached:
+            self.unconfirmed.add(pattern)
+            self.session.send(Watch(pattern, past=pattern in self.pasts))
+            self.edge.expect_grants()
+
+    def unwatch(self, pattern: str) -> None:
+        if pattern in self.watched:
+            self.give_up(pattern)
+            self.session.send(Unwatch(pattern))
+
+    def give_up(self, pattern: str) -> None:
+        """The filter is looked for no more: nobody wants it, or the tree denies it."""
+        self.watched.remove(pattern)
+        self.pasts.pop(pattern, None)
+        self.ledger.watched(tuple(sorted(self.watched)))
+        self._answered(pattern)
+
+    def _answered(self, pattern: str) -> None:
+        if pattern in self.unconfirmed:
+            self.unconfirmed.remove(pattern)
+            self.edge.granted()
+
+    def found(self, packet: TopicsFound) -> None:
+        """The edge knows topics that the filter takes in: each is subscribed to."""
+        if packet.pattern not in self.watched:
+            return
+        self.session.note_membership()
+        for topic in packet.topics:
+            self._subscribe_for(packet.pattern, topic)
+        found = self.finding.pop(packet.pattern, ()) + packet.topics
+        if packet.more:
+            self.finding[packet.pattern] = found
+        else:
+            self._answered(packet.pattern)
+            self.session.app.watching(packet.pattern, found)
+
+    def _subscribe_for(self, pattern: str, topic: Topic) -> None:
+        past = self.pasts.get(pattern)
+        if past is None:
+            self.subscribe(topic)
+        else:
+            self.subscribe_from(topic, past.of(topic), latest_only=past.latest_only, optional=True)
+
+    def receive_what_is_published(self, topic: Topic) -> bool:
+        """Whether a filter takes in a topic that is published on first, which then must receive what others say.
+
+        ARC-S7: where the filter asks for the past, the topic's comes all the same.
+        """
+        for pattern in self.pasts:
+            if matches(pattern, topic):
+                self._subscribe_for(pattern, topic)
+        return allows(self.watched, topic) and not self.replays.waits_to_join(topic)
+
+    # The edge
+
+    def edge_found(self) -> None:
+        self.finding.clear()
+        for pattern in sorted(self.watched):
+            self._ask_for(pattern)
+
+    def edge_lost(self) -> None:
+        self.unconfirmed.clear()
+
+    def leave(self) -> None:
+        """Take leave of every filter."""
+        for pattern in sorted(self.watched):
+            self.session.send(Unwatch(pattern))

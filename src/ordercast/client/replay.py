@@ -1,0 +1,285 @@
+"""Subscriptions that begin in the past (ARC-S1 to ARC-S5): history, then live, as one view without a seam.
+
+A subscriber reads the history as a mere reader first, and again what has come since, so that nobody waits for it. When
+it is nearly there it becomes a member. It is granted with a base; what it still lacks up to the base it reads, while
+what is live waits; then that is delivered, and from there on it is a subscriber like any other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from ordercast.client.history import Histories, HistoryRead, Start, at, within
+from ordercast.client.joining import TopicJoining
+from ordercast.client.membership import Membership
+from ordercast.client.ports import SavedReplay
+from ordercast.client.session import Session
+from ordercast.client.settings import ns
+from ordercast.core.ids import Topic
+from ordercast.core.state import State
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
+
+READING, JOINING, CLOSING, DONE = "reading", "joining", "closing", "done"
+_NEARLY_MS = 250.0
+"""A subscriber that reads all there is in less than this is nearly there."""
+_MOST_ROUNDS = 8
+"""A reader that is slower than the topic becomes a member all the same, and then slows the topic down, as any does."""
+
+
+class SubscriptionReplay(State):
+    """One subscription that begins in the past."""
+
+    constant: ClassVar[tuple[str, ...]] = ("topic", "latest_only", "optional")
+
+    def __init__(self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False) -> None:
+        self.topic = topic
+        self.start = start
+        self.latest_only = latest_only
+        """Of each key only the last publication of the history is delivered."""
+        self.optional = optional
+        """Where the topic is not kept it goes on without the past."""
+        self.phase = READING
+        self.progress: Vector = {}
+        """Everything up to here was read."""
+        self.taken: Vector = {}
+        """Everything up to here was taken by the application."""
+        self.until: Vector | None = None
+        """The base that the membership was granted with."""
+        self.read: HistoryRead | None = None
+        self.pending: deque[tuple[int, Vector]] = deque()
+        """Publications of each piece that the application has not taken, and how far it is when it has."""
+        self.latest: dict[str, Publication] = {}
+        self.before = 0
+        """Deliveries of a former session, made before those of the past, that the application has not taken."""
+        self.began_ns = 0
+        self.rounds = 0
+        self.whole = False
+        self.opened = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is live has to wait."""
+        return self.phase != DONE
+
+    def keep_latest(self, entries: Sequence[Publication]) -> None:
+        for entry in entries:
+            for key in entry.keys:
+                name = key or entry.id
+                self.latest.pop(name, None)
+                self.latest[name] = entry
+
+    def last_ones(self) -> list[Publication]:
+        """The last publication of each key, each once, in the order of the history."""
+        found, self.latest = self.latest, {}
+        once = {(entry.origin, entry.number): entry for entry in found.values()}
+        return list(once.values())
+
+
+class Replays(State):
+    """The subscriptions of a client that begin in the past, by topic."""
+
+    constant: ClassVar[tuple[str, ...]] = (
+        "wires", "ledger", "app", "members", "at_once", "histories", "joining", "release"
+    )  # fmt: skip
+
+    def __init__(
+        self, session: Session, histories: Histories, joining: TopicJoining, release: Callable[[Membership], None]
+    ) -> None:
+        self.wires = session.wires
+        self.ledger = session.ledger
+        self.app = session.app
+        self.members = session.topics
+        self.at_once = session.settings.consumes_at_once
+        self.histories = histories
+        self.joining = joining
+        self.release = release
+        """Delivers what is live and waited."""
+        self.topics: dict[Topic, SubscriptionReplay] = {}
+
+    def begin(self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False) -> None:
+        """ARC-S1: read the past of the topic first; `optional`: if it is kept."""
+        replay = self.topics[topic] = SubscriptionReplay(topic, start, latest_only=latest_only, optional=optional)
+        self._read(replay, start)
+
+    def resume(self, topic: Topic, saved: SavedReplay) -> None:
+        """A former life had come so far."""
+        replay = self.topics[topic] = SubscriptionReplay(topic, at(saved.progress), optional=saved.optional)
+        replay.progress, replay.taken, replay.until = dict(saved.progress), dict(saved.progress), saved.until
+        membership = self.members.get(topic)
+        if saved.until is not None:
+            replay.phase = CLOSING
+            self._close(replay)
+        else:
+            replay.before = membership.untaken_count() if membership is not None else 0
+            self._read(replay, replay.start)
+
+    def _read(self, replay: SubscriptionReplay, start: Start, until: Vector | None = None) -> None:
+        replay.began_ns = self.wires.now_ns
+        replay.rounds += 1
+        replay.read = self.histories.begin(replay.topic, start, until, self)
+
+    def holds(self, topic: Topic) -> bool:
+        replay = self.topics.get(topic)
+        return replay is not None and replay.holds
+
+    def waits_to_join(self, topic: Topic) -> bool:
+        """ARC-S2: whether it is not a member yet, because it has too much to read."""
+        replay = self.topics.get(topic)
+        return replay is not None and replay.phase == READING
+
+    def forget(self, topic: Topic) -> None:
+        """The subscription ends."""
+        replay = self.topics.pop(topic, None)
+        if replay is None:
+            return
+        if replay.read is not None:
+            self.histories.end(replay.read)
+        self._given_up(replay)
+
+    def _given_up(self, replay: SubscriptionReplay) -> None:
+        self.ledger.replay(replay.topic, None)
+        if replay.opened and replay.until is None:
+            self.wires.note("unsubscribe", {"topic": replay.topic})
+
+    def position(self, topic: Topic) -> Vector | None:
+        """Up to where the application has taken the past; None: all of it."""
+        replay = self.topics.get(topic)
+        return dict(replay.taken) if replay is not None else None
+
+    def is_whole(self, topic: Topic) -> bool:
+        """Whether the subscription has everything that was ever published on the topic."""
+        replay = self.topics.get(topic)
+        return replay is not None and replay.whole and not replay.latest_only
+
+    # What is read
+
+    def history_opened(self, read: HistoryRead) -> None:
+        replay = self.topics[read.topic]
+        if replay.phase == READING and not replay.opened:
+            replay.opened = True
+            replay.whole = read.whole
+            replay.progress = dict(read.progress or {})
+            replay.taken = dict(replay.progress)
+            self._write_down(replay)
+            self.wires.note("subscribe", {"topic": read.topic, "pending": "true"})
+            self.app.replaying(read.topic)
+
+    def history(self, read: HistoryRead, entries: Sequence[Publication], covered: Vector) -> None:
+        replay = self.topics[read.topic]
+        replay.progress.update(covered)
+        if replay.latest_only:
+            replay.keep_latest(entries)
+            read.untaken = 0
+        else:
+            self._deliver(replay, entries, covered)
+
+    def _deliver(self, replay: SubscriptionReplay, entries: Sequence[Publication], covered: Vector) -> None:
+        replay.pending.append((len(entries), covered))
+        if entries:
+            self.app.deliver(entries)
+        if self.at_once or not entries:
+            self.consumed(replay.topic, len(entries))
+
+    def consumed(self, topic: Topic, count: int) -> int:
+        """The application has taken the next `count` deliveries; how many of them were not of the past."""
+        replay = self.topics.get(topic)
+        if replay is None:
+            return count
+        former = min(count, replay.before)
+        replay.before -= former
+        count -= former
+        taken, before = 0, count
+        while replay.pending and replay.pending[0][0] <= count:
+            size, covered = replay.pending.popleft()
+            count -= size
+            taken += size
+            replay.taken.update(covered)
+        if replay.pending and count:
+            size, covered = replay.pending[0]
+            replay.pending[0] = (size - count, covered)
+            taken, count = taken + count, 0
+        if replay.read is not None and before != count:
+            self.histories.taken(replay.read, taken)
+        self._write_down(replay)
+        self._end_if_over(replay)
+        return former + count
+
+    def _write_down(self, replay: SubscriptionReplay) -> None:
+        if self.topics.get(replay.topic) is replay and not replay.latest_only:
+            saved = SavedReplay(dict(replay.taken), replay.until, optional=replay.optional)
+            self.ledger.replay(replay.topic, saved)
+
+    def _end_if_over(self, replay: SubscriptionReplay) -> None:
+        if replay.phase == DONE and not replay.pending and self.topics.get(replay.topic) is replay:
+            del self.topics[replay.topic]
+            self.ledger.replay(replay.topic, None)
+
+    def history_over(self, read: HistoryRead) -> None:
+        """ARC-S2, ARC-S4: read on if that took long, else become a member; or the rest is read, and all is over."""
+        replay = self.topics[read.topic]
+        replay.read = None
+        if replay.phase == CLOSING:
+            self._finish(replay)
+            return
+        took = self.wires.now_ns - replay.began_ns
+        if took > ns(_NEARLY_MS) and replay.rounds < _MOST_ROUNDS:
+            self._read(replay, at(replay.progress))
+        else:
+            self._join(replay)
+
+    def _join(self, replay: SubscriptionReplay) -> None:
+        replay.phase = JOINING
+        self.joining.want(replay.topic, receives=True)
+
+    def granted(self, membership: Membership, base: Vector) -> None:
+        """ARC-S3: the first grant. What was read beyond the base is not to come again."""
+        replay = self.topics.get(membership.topic)
+        if replay is None or replay.phase != JOINING:
+            return
+        membership.have.raise_to(replay.progress)
+        replay.until = dict(base)
+        replay.phase = CLOSING
+        self._write_down(replay)
+        self._close(replay)
+
+    def _close(self, replay: SubscriptionReplay) -> None:
+        assert replay.until is not None
+        if within(replay.until, replay.progress):
+            self._finish(replay)
+        else:
+            self._read(replay, at(replay.progress), replay.until)
+
+    def _finish(self, replay: SubscriptionReplay) -> None:
+        """ARC-S4: from here on the subscription is live."""
+        if replay.latest_only:
+            self._deliver(replay, replay.last_ones(), {})
+        replay.phase = DONE
+        self._end_if_over(replay)
+        membership = self.members.get(replay.topic)
+        if membership is not None:
+            self.release(membership)
+
+    def history_failed(self, read: HistoryRead, code: str, cut: Vector) -> None:
+        """ARC-S5: the past cannot be had; the application is told, and decides."""
+        replay = self.topics[read.topic]
+        replay.read = None
+        if replay.optional and code == "unkept":
+            self._go_on_without(replay)
+            return
+        self.topics.pop(read.topic)
+        self._given_up(replay)
+        membership = self.members.get(read.topic)
+        if membership is not None and membership.wants:
+            self.joining.unwanted(membership)
+        self.app.no_history(read.topic, code, cut)
+
+    def _go_on_without(self, replay: SubscriptionReplay) -> None:
+        if replay.phase == CLOSING:
+            self._finish(replay)
+        else:
+            replay.phase = DONE
+            self.joining.want(replay.topic, receives=True)
+            self._end_if_over(replay)

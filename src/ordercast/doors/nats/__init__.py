@@ -1,0 +1,1 @@
+"""The NATS door: clients of NATS core publish and subscribe through the tree of brokers."""

@@ -1,0 +1,105 @@
+"""The host of a broker: as every host, and it takes notes for people who watch.
+
+How long deliveries took is always looked at. What passes is written down only while somebody watches, and of a large
+packet only its beginning: a page that is open must not slow the broker down.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ordercast.core.messages import Packet
+from ordercast.core.process import Connection
+from ordercast.net.brokers.delivery_times import DeliveryTimes
+from ordercast.net.host import ProcessHost
+from ordercast.net.wire.connection import WireConnection
+from ordercast.net.wire.credentials import CLIENT
+from ordercast.pubsub.client_packets import Entries
+
+_EVENTS = 500
+_HOPS = 2000
+_OF_A_PACKET = 3
+
+
+class BrokerEvent(NamedTuple):
+    """Something that happened to the tree, as this broker saw it."""
+
+    number: int
+    ms: int
+    kind: str
+    info: dict[str, str]
+
+
+class MessageHop(NamedTuple):
+    """A publication that came from a neighbour or client, or went to one."""
+
+    number: int
+    us: int
+    came: bool
+    peer: str
+    kind: str
+    message: str
+    guarantee: str
+
+
+class TrafficWatch:
+    """What passes a broker while somebody looks: the last hops, and how much went over which connection."""
+
+    def __init__(self) -> None:
+        self.hops: deque[MessageHop] = deque(maxlen=_HOPS)
+        self.counts: Counter[tuple[str, bool]] = Counter()
+        """By peer, and whether they came."""
+        self._number = 0
+
+    def passed(self, wire: WireConnection, packet: Entries, *, came: bool) -> None:
+        peer = wire.peer
+        if peer is None:
+            return
+        self.counts[peer.name, came] += len(packet.entries)
+        now = time.time_ns() // 1000
+        for entry in packet.entries[:_OF_A_PACKET]:
+            self._number += 1
+            level = entry.guarantee.label
+            self.hops.append(MessageHop(self._number, now, came, peer.name, peer.kind, entry.id, level))
+
+
+class BrokerHost(ProcessHost):
+    """Runs a broker."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.deliveries = DeliveryTimes()
+        self.events: deque[BrokerEvent] = deque(maxlen=_EVENTS)
+        self.watch: TrafficWatch | None = None
+        """Set while somebody watches."""
+        self._event_number = 0
+
+    def send(self, connection: Connection, packet: Packet) -> None:
+        if packet.__class__ is Entries:
+            wire = self.connections.get(connection)
+            if wire is not None:
+                self._handed_on(wire, packet)
+        super().send(connection, packet)
+
+    def _handed_on(self, wire: WireConnection, packet: Entries) -> None:
+        if wire.peer is not None and wire.peer.kind == CLIENT:
+            entry = packet.entries[-1]
+            if entry.published_ns:
+                self.deliveries.took(entry.guarantee, max(0, time.time_ns() - entry.published_ns))
+        if self.watch is not None:
+            self.watch.passed(wire, packet, came=False)
+
+    def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
+        if self.watch is not None:
+            for packet in packets:
+                if packet.__class__ is Entries:
+                    self.watch.passed(connection, packet, came=True)
+        super().received(connection, packets, frames)
+
+    def note(self, kind: str, info: Mapping[str, str]) -> None:
+        self._event_number += 1
+        self.events.append(BrokerEvent(self._event_number, time.time_ns() // 1_000_000, kind, dict(info)))
+        super().note(kind, info)

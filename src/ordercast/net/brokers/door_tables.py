@@ -1,0 +1,62 @@
+"""What a cluster file says about doors for those who do not speak the brokers' own protocol."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ordercast.core.errors import UsageError
+from ordercast.net.wire.credentials import split_address
+from ordercast.pubsub.filters import check_filter, matches
+
+
+class DefaultTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How publications on some topics are published that come through a door and say nothing themselves."""
+
+    filter: str
+    guarantee: Literal["eventual", "fifo", "causal", "total"] = "causal"
+    keys: tuple[str, ...] = ()
+
+
+_PLAIN = DefaultTable(filter=">")
+
+
+class NatsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The door for clients of NATS."""
+
+    listen: str = ""
+    """HOST:PORT, where a file has one broker; of several, each has `nats` in its own table."""
+    annotate: Literal["chosen", "all"] = "chosen"
+    """Which messages carry headers with their id and guarantee: those that have chosen something, or all."""
+    default: tuple[DefaultTable, ...] = ()
+    """The first whose filter takes a topic in counts."""
+
+
+class WebTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The door for browsers and HTTP."""
+
+    listen: str = ""
+    """HOST:PORT, where a file has one broker; of several, each has `web` in its own table."""
+    origins: tuple[str, ...] = ()
+    """Web sites whose pages may connect, such as `https://shop.example`; those of the door itself always may."""
+    default: tuple[DefaultTable, ...] = ()
+    """The first whose filter takes a topic in counts."""
+
+
+def check_door(name: str, table: NatsTable | WebTable, brokers: int) -> None:
+    """Raise a UsageError that names what is wrong in the table."""
+    if table.listen:
+        split_address(table.listen, f"{name}.listen")
+        if brokers > 1:
+            raise UsageError(f"{name}.listen: there are {brokers} brokers; say `{name} = ...` in each [[broker]]")
+    for i, default in enumerate(table.default):
+        try:
+            check_filter(default.filter)
+        except UsageError as error:
+            raise UsageError(f"{name}.default[{i}]: {error}") from None
+
+
+def default_of(tables: tuple[DefaultTable, ...], topic: str) -> DefaultTable:
+    """What holds for a topic."""
+    return next((table for table in tables if matches(table.filter, topic)), _PLAIN)

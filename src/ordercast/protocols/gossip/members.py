@@ -1,0 +1,190 @@
+"""Whom a process knows of its group: a bounded view that others' words keep fresh. docs/protocols/gossip.md, GSP-4."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from ordercast.core.chance import mix
+from ordercast.core.errors import PeerError
+from ordercast.core.state import State
+
+Heard = tuple[str, int, int]
+"""A member as packets tell it: address, incarnation, and how many rounds ago it was known to be there."""
+Gone = tuple[str, int]
+"""A member that has left: address, and the incarnation that left."""
+
+_NUMBERS = tuple(range(4_096))
+"""Places on rings: equal numbers that are one object take no memory in a thousand simulated members."""
+
+ADDRESS_CHARS = 255
+_TRIES = 4
+
+
+class ViewLimits(msgspec.Struct, frozen=True):
+    """How many members a process knows, tells others of, and for how many rounds it believes in a silent one."""
+
+    view: int
+    per_packet: int
+    forget: int
+    gone: int = 64
+
+
+class GossipView(State):
+    """The view. Never contains its own process; those that nobody speaks of are forgotten when they are next drawn."""
+
+    constant: ClassVar[tuple[str, ...]] = ("me", "limits", "salt", "contacts")
+    ordered: ClassVar[tuple[str, ...]] = ("gone",)
+
+    def __init__(self, me: str, incarnation: int, contacts: tuple[str, ...], limits: ViewLimits, salt: int) -> None:
+        self.me = me
+        self.limits = limits
+        self.salt = salt
+        self.contacts = tuple(address for address in contacts if address != me)
+        self.incarnation = incarnation
+        self.round = 0
+        self.draws = 0
+        self.listened = -1
+        """The last round in which it listened to words about others."""
+        self.places: dict[str, int] = {}
+        """By address: its place on the ring."""
+        self.incarnations: dict[str, int] = {}
+        """Of those that are not in their first one."""
+        self.ring: list[str] = []
+        """The view in the order in which it is drawn from."""
+        self.heard: list[int] = []
+        """In the same order: the last round in which each was known to be there. Neighbours are read together."""
+        self.gone: dict[str, int] = {}
+        self.return_to_contacts()
+
+    def return_to_contacts(self) -> None:
+        """Whoever knows nobody asks those that it was told of at first."""
+        for address in self.contacts[: self.limits.view]:
+            self._enter(address, 0, self.round)
+
+    def next_round(self) -> None:
+        self.round += 1
+        if not self.ring:
+            self.return_to_contacts()
+
+    def told(self) -> tuple[Heard, ...]:
+        """GSP-4.1: this process itself and some of its view, others in every round: a stretch of the ring."""
+        now, incarnations = self.round, self.incarnations
+        oldest = now - self.limits.forget
+        known = [
+            (one, incarnations.get(one, 0) if incarnations else 0, now - heard)
+            for one, heard in zip(*self._stretch(self.limits.per_packet - 1), strict=True)
+            if heard >= oldest
+        ]
+        return ((self.me, self.incarnation, 0), *known)
+
+    def _stretch(self, count: int) -> tuple[list[str], list[int]]:
+        """So many neighbours on the ring, from a place drawn by chance on: cheaper than to draw each."""
+        ring, heard = self.ring, self.heard
+        if len(ring) <= count:
+            return ring, heard
+        start = self._chance() % len(ring)
+        end, over = start + count, max(0, start + count - len(ring))
+        return ring[start:end] + ring[:over], heard[start:end] + heard[:over]
+
+    def told_gone(self) -> tuple[Gone, ...]:
+        """GSP-4.3: those that left last; at most as many as members are told."""
+        return tuple(self.gone.items())[-self.limits.per_packet :] if self.gone else ()
+
+    def hear(self, members: Sequence[Heard], sender: str) -> None:
+        """GSP-4.2: who is fresher by this word than by all before becomes as fresh; who is new enters the view.
+
+        Views change slowly: of all packets of a round but the first only the sender's word about itself counts.
+        """
+        if len(members) > self.limits.per_packet:
+            raise PeerError(sender, f"tells of {len(members)} members; {self.limits.per_packet} are allowed")
+        places, heard, now = self.places, self.heard, self.round
+        if self.listened == now:
+            members = members[:1]
+        self.listened = now
+        for address, incarnation, age in members:
+            place = places.get(address)
+            if place is None or (incarnation and incarnation > self.incarnations.get(address, 0)):
+                self._hear_new(address, incarnation, age, sender)
+            elif now - age > heard[place]:
+                heard[place] = min(now, now - age)
+
+    def _hear_new(self, address: str, incarnation: int, age: int, sender: str) -> None:
+        if not 0 < len(address) <= ADDRESS_CHARS or incarnation < 0 or age < 0:
+            raise PeerError(sender, f"tells of a member that cannot exist: {address[:40]!r}, {incarnation}, {age}")
+        left = self.gone.get(address, -1)
+        if address != self.me and age <= self.limits.forget and (incarnation > left or left < 0):
+            self._enter(address, incarnation, self.round - age)
+
+    def hear_gone(self, gone: Sequence[Gone], sender: str) -> None:
+        """GSP-4.3: who has left is forgotten, and words of others that it is there count no more."""
+        if len(gone) > self.limits.per_packet:
+            raise PeerError(sender, f"tells of {len(gone)} that left; {self.limits.per_packet} are allowed")
+        for address, incarnation in gone:
+            if not 0 < len(address) <= ADDRESS_CHARS or incarnation < 0:
+                raise PeerError(sender, f"tells that nobody left: {address[:40]!r}, {incarnation}")
+            if address != self.me and incarnation > self.gone.get(address, -1):
+                self._leave(address, incarnation)
+
+    def _leave(self, address: str, incarnation: int) -> None:
+        self.gone.pop(address, None)
+        self.gone[address] = incarnation
+        if len(self.gone) > self.limits.gone:
+            del self.gone[next(iter(self.gone))]
+        if self.incarnations.get(address, 0) <= incarnation:
+            self.forget(address)
+
+    def _enter(self, address: str, incarnation: int, heard: int) -> None:
+        place = self.places.get(address)
+        if place is None:
+            if len(self.ring) >= self.limits.view:
+                self.forget(self.ring[self._chance() % len(self.ring)])
+            self.places[address] = _number(len(self.ring))
+            self.ring.append(address)
+            self.heard.append(heard)
+        else:
+            self.heard[place] = heard
+        if incarnation:
+            self.incarnations[address] = incarnation
+
+    def forget(self, address: str) -> None:
+        """Draw it no more, until somebody says that it is there."""
+        place = self.places.pop(address, None)
+        if place is None:
+            return
+        self.incarnations.pop(address, None)
+        last, heard = self.ring.pop(), self.heard.pop()
+        if last != address:
+            self.ring[place], self.heard[place], self.places[last] = last, heard, place
+
+    def draw(self, count: int) -> list[str]:
+        """So many different members by chance, or all if there are fewer. Those silent for too long are forgotten."""
+        ring, heard = self.ring, self.heard
+        oldest = self.round - self.limits.forget
+        if len(ring) <= count:
+            for address in [address for address, last in zip(ring, heard, strict=True) if last < oldest]:
+                self.forget(address)
+            return list(ring)
+        drawn: list[str] = []
+        for _ in range(count * _TRIES):
+            if len(drawn) == count or not ring:
+                break
+            place = self._chance() % len(ring)
+            if heard[place] < oldest:
+                self.forget(ring[place])
+            elif ring[place] not in drawn:
+                drawn.append(ring[place])
+        return drawn
+
+    def _chance(self) -> int:
+        self.draws += 1
+        return mix(self.salt, self.draws)
+
+    def __len__(self) -> int:
+        return len(self.ring)
+
+
+def _number(place: int) -> int:
+    return _NUMBERS[place] if place < len(_NUMBERS) else place

@@ -1,0 +1,107 @@
+"""What is going round: bounded, with an age in rounds that travels with it. docs/protocols/gossip.md, GSP-2."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import ClassVar, Generic, TypeVar
+
+import msgspec
+
+from ordercast.core.chance import mix
+from ordercast.core.state import State
+
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+
+OLDEST = 255
+"""The highest age that a packet can tell: ages travel as bytes."""
+
+
+class RumourLimits(msgspec.Struct, frozen=True):
+    """How long rumours go round and how much of them is kept and sent."""
+
+    rounds: int
+    """A rumour older than so many rounds is passed on no more (ttl)."""
+    per_packet: int
+    buffer: int
+    history: int
+
+
+class Rumours(State, Generic[Key, Item]):
+    """Tells what is new from what was heard before, and what to pass on.
+
+    A rumour counts as heard as long as it is passed on, or among the last `history` ones that came.
+    """
+
+    constant: ClassVar[tuple[str, ...]] = ("limits", "salt")
+    ordered: ClassVar[tuple[str, ...]] = ("history", "births")
+
+    def __init__(self, limits: RumourLimits, salt: int) -> None:
+        self.limits = limits
+        self.salt = salt
+        self.round = 0
+        self.items: dict[Key, Item] = {}
+        self.births: dict[Key, int] = {}
+        """Of every item: the round in which it was made, by the count of this node."""
+        self.history: dict[Key, None] = {}
+
+    def begin(self, key: Key, item: Item) -> None:
+        """GSP-1: an own one goes round from the next round on."""
+        self.remember(key)
+        self._keep(key, item, self.round)
+
+    def hear(self, rumours: Iterable[tuple[Key, Item, int]]) -> list[Item]:
+        """GSP-3: those that are new, in the order in which they came; of the others, the higher age counts."""
+        births, history, now = self.births, self.history, self.round
+        new: list[Item] = []
+        for key, item, age in rumours:
+            born = births.get(key)
+            if born is not None:
+                if now - age < born:
+                    births[key] = now - age
+            elif key not in history:
+                self.remember(key)
+                self._keep(key, item, now - age)
+                new.append(item)
+        return new
+
+    def remember(self, key: Key) -> None:
+        """It counts as heard, although it is not passed on."""
+        history = self.history
+        history[key] = None
+        if len(history) > self.limits.history:
+            del history[next(iter(history))]
+
+    def _keep(self, key: Key, item: Item, born: int) -> None:
+        self.births[key] = born
+        self.items[key] = item
+        if len(self.births) > self.limits.buffer:
+            self.drop(min(self.births, key=self.births.__getitem__))
+
+    def disown(self, key: Key) -> None:
+        """It was no such rumour: whatever comes under this key is new."""
+        self.drop(key)
+        self.history.pop(key, None)
+
+    def drop(self, key: Key) -> None:
+        """Pass it on no more."""
+        if self.births.pop(key, None) is not None:
+            del self.items[key]
+
+    def next_round(self) -> None:
+        """GSP-2: everything is a round older, and what is too old is passed on no more."""
+        self.round += 1
+        oldest = self.round - self.limits.rounds
+        for key in [key for key, born in self.births.items() if born < oldest]:
+            self.drop(key)
+
+    def chosen(self) -> tuple[tuple[Item, ...], bytes]:
+        """What to pass on in this round, and its ages: the youngest, for most have the old ones already."""
+        births = self.births
+        keys = list(births)
+        most = self.limits.per_packet
+        if len(keys) > most:
+            start = mix(self.salt, self.round) % len(keys)  # Ties are broken by chance: another one comes first.
+            keys = sorted(keys[start:] + keys[:start], key=births.__getitem__, reverse=True)[:most]
+        now = self.round
+        return tuple(map(self.items.__getitem__, keys)), bytes([now - births[key] for key in keys])

@@ -1,0 +1,1 @@
+"""Protocols whose neighbours change, under virtual time: processes with connections and an application on each."""

@@ -1,0 +1,202 @@
+"""Runs in our own format: Parquet files as bytes, which tasks read by columns.
+
+Spark's readers bring the bytes from wherever they lie; what they would do next, turn columns into rows and rows into
+columns again for Python, costs more than all the judging. A file is in memory whole while it is read, and of what it
+says one row group at a time.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ordercast.trace.schema import INFO_DIGEST
+from ordercast.trace.store import TraceError
+from ordercast.verify.arrow import coded, filled, first_line, taken, whole
+from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS, NO_TIME, Dealt, dealt
+from ordercast.verify.distributed.setup import RARE
+from ordercast.verify.distributed.wire import schema_of
+from ordercast.verify.rows import KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ordercast.verify.distributed.setup import Setup
+
+LOOKED = schema_of(data=pa.binary())
+MOST_FILE_BYTES = 256 << 20
+"""Larger files are left to Spark's own reader of Parquet."""
+MOST_RARE = 5_000_000
+_WORDS = ("node", "kind", "msg", "topic", "guarantee")
+_LOOK = ("node", "seq", "kind", "msg", "time_ns", "topic", "dst", "info")
+_SCAN = ("node", "seq", "kind", "time_ns", *ABOUT_PUBLICATION)
+_text = msgspec.json.Encoder()
+
+
+class NodeTally(msgspec.Struct):
+    """What the rows of one node add up to, as far as they were seen."""
+
+    rows: int = 0
+    last: int = -1
+    """The largest seq."""
+    until: int = 0
+    """The seq of its last publication and one; 0 for none."""
+    deliveries: int = 0
+
+
+class FileLook(msgspec.Struct):
+    """What a first look at some files found."""
+
+    nodes: dict[str, NodeTally] = {}
+    wrong: bool = False
+    """Something is missing in a row, or makes no sense; what it is, whoever reads row by row can say."""
+    rare: list[dict[str, Any]] = []
+    destinations: set[str] = set()
+
+    def add(self, other: FileLook) -> None:
+        for name, tally in other.nodes.items():
+            mine = self.nodes.setdefault(name, NodeTally())
+            mine.rows += tally.rows
+            mine.last = max(mine.last, tally.last)
+            mine.until = max(mine.until, tally.until)
+            mine.deliveries += tally.deliveries
+        self.wrong = self.wrong or other.wrong or len(self.rare) > MOST_RARE
+        self.rare += other.rare
+        self.destinations |= other.destinations
+
+
+def hash_of(words: Any) -> np.ndarray[Any, Any]:
+    """64 bits for each word, the same everywhere."""
+    if not len(words):
+        return np.empty(0, np.int64)
+    return np.asarray(pd.util.hash_array(words.to_numpy(zero_copy_only=False))).view(np.int64)
+
+
+def look_at_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the files of one task say of nodes and members, in one row. Columns: path, content."""
+    found = FileLook()
+    for table in _groups(batches, _LOOK):
+        found.add(_look(table))
+        if found.wrong:
+            break
+    data = msgspec.msgpack.encode(found)
+    yield pa.RecordBatch.from_pydict({"data": [data]}, schema=LOOKED)
+
+
+def look_from(rows: Iterable[bytes]) -> FileLook:
+    """What all tasks have found together."""
+    whole_look = FileLook()
+    for data in rows:
+        whole_look.add(msgspec.msgpack.decode(data, type=FileLook))
+    return whole_look
+
+
+def scan_files(setup: Setup, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of files dealt out by message, as `scan` does it with rows. Columns: path, content."""
+    number = {name: i for i, name in enumerate(setup.nodes.names)}
+    for table in _groups(batches, _SCAN):
+        words, codes = coded(table.column("node"))
+        numbers = np.array([number[name] for name in words.to_pylist()], np.int32)
+        msg, said = coded(table.column("msg"))
+        hashes = np.append(hash_of(msg), 0)
+        rows = Dealt(
+            node=numbers[codes],
+            seq=_numbers(table, "seq", 0).astype(np.int32),
+            kind=_kinds(table),
+            message=hashes[said],
+            named=said >= 0,
+            times=_numbers(table, "time_ns", NO_TIME) if setup.dated else None,
+        )
+        yield from dealt(setup, rows, partial(_about, table))
+
+
+def _about(table: pa.Table, publications: np.ndarray[Any, Any]) -> pa.Table:
+    """What is read of publications, lists as text."""
+    chosen = taken(table.select(list(ABOUT_PUBLICATION)), publications)
+    columns = {}
+    for name in ABOUT_PUBLICATION:
+        column = chosen.column(name)
+        if name in LISTS:
+            texts = [None if words is None else _text.encode(words).decode() for words in column.to_pylist()]
+            columns[name] = pa.array(texts, pa.string())
+        else:
+            columns[name] = whole(column).cast(pa.string())
+    return pa.table(columns)
+
+
+def _groups(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    """The rows of files, one row group at a time; a TraceError names the file that cannot be read."""
+    for batch in batches:
+        for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
+            try:
+                file = pq.ParquetFile(pa.BufferReader(content.as_buffer()), read_dictionary=list(_WORDS))
+                lacking = set(columns) - set(file.schema_arrow.names)
+                if lacking:
+                    raise TraceError(f"{path.as_py()}: no column {min(lacking)}")
+                for group in range(file.num_row_groups):
+                    table = file.read_row_group(group, columns=list(columns), use_threads=False)
+                    if table.num_rows:
+                        yield _in_words(table)
+            except (pa.ArrowException, OSError) as error:
+                raise TraceError(f"{path.as_py()}: {first_line(error)}") from None
+
+
+def _in_words(table: pa.Table) -> pa.Table:
+    """Texts as dictionaries, whichever way the file has them."""
+    for i, field in enumerate(table.schema):
+        if field.name in _WORDS and not pa.types.is_dictionary(field.type):
+            words: Any = table.column(i).cast(pa.string())
+            table = table.set_column(i, field.name, words.dictionary_encode())
+    return table
+
+
+def _kinds(table: pa.Table) -> np.ndarray[Any, Any]:
+    """The kind of each row as KIND numbers it, -1 for none or one that nobody knows."""
+    words, codes = coded(table.column("kind"))
+    known: np.ndarray[Any, Any] = np.array([*(KIND.get(word, -1) for word in words.to_pylist()), -1], np.int8)
+    return known.take(codes)
+
+
+def _numbers(table: pa.Table, name: str, missing: int) -> Any:
+    return np.asarray(filled(table.column(name), missing), dtype=np.int64)
+
+
+def _look(table: pa.Table) -> FileLook:
+    names, node = coded(table.column("node"))
+    kind = _kinds(table)
+    seq = _numbers(table, "seq", -1)
+    publishes, delivers = kind == KIND["publish"], kind == KIND["deliver"]
+    lacks_msg = (publishes | delivers) & (coded(table.column("msg"))[1] < 0)
+    if (node < 0).any() or (seq < 0).any() or (kind < 0).any() or lacks_msg.any():
+        return FileLook(wrong=True)
+    count = len(names)
+    last, until = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+    np.maximum.at(last, node, seq)
+    np.maximum.at(until, node[publishes], seq[publishes])
+    rows, deliveries = (np.bincount(node[mask], minlength=count) for mask in (slice(None), delivers))
+    tallies = np.stack((rows, last, until + 1, deliveries), axis=1).tolist()
+    nodes = {name: NodeTally(*tally) for name, tally in zip(names.to_pylist(), tallies, strict=True) if tally[0]}
+    dst = taken(table.column("dst"), np.flatnonzero(publishes)).drop_null()
+    named = {name for listed in dst.to_pylist() for name in listed if name is not None}
+    return FileLook(nodes, wrong=False, rare=_rare(table, kind), destinations=named)
+
+
+def _rare(table: pa.Table, kind: Any) -> list[dict[str, Any]]:
+    """Rows about members, crashes and digests."""
+    chosen = np.isin(kind, [KIND[name] for name in RARE])
+    info = whole(table.column("info"))
+    if info.null_count < len(info):
+        told = np.flatnonzero(np.asarray(info.is_valid()))
+        digest: Any = pc.map_lookup(taken(info, told), pa.scalar(INFO_DIGEST), "first")
+        chosen[told[np.asarray(digest.is_valid())]] = True
+    places = np.flatnonzero(chosen)
+    columns = table.select(["node", "seq", "kind", "time_ns", "topic", "info"])
+    rows: list[dict[str, Any]] = taken(columns, places).to_pylist()
+    return [{**row, "info": None if row["info"] is None else dict(row["info"])} for row in rows]

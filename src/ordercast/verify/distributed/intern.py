@@ -1,0 +1,135 @@
+"""The second stage, by message: numbers for ids, and the rows dealt out by receiver.
+
+All rows of a message are in one bucket, so that a bucket knows which of its messages were published, by whom first, and
+whether anybody delivered them. Codes count the messages of one bucket; what comes before them is known later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from ordercast.trace.store import TraceError
+from ordercast.verify.arrow import taken
+from ordercast.verify.build import left_by, lives_of, present_at_the_end
+from ordercast.verify.distributed.rows import rare_rows
+from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, one_row
+from ordercast.verify.distributed.setup import AGAIN, NO_MESSAGE, place
+from ordercast.verify.distributed.wire import column, packed, schema_of, table_bytes, table_from
+from ordercast.verify.rows import KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ordercast.verify.distributed.setup import Setup
+
+TO_ORDER = -1
+"""Where rows go that the order of messages needs; all others go to the part of their receiver."""
+NOBODYS = -1
+"""The code of a row without a message; codes below are of messages that nobody published."""
+INTERNED = schema_of(
+    to=pa.int32(),
+    bucket=pa.int32(),
+    node=pa.binary(),
+    seq=pa.binary(),
+    kind=pa.binary(),
+    code=pa.binary(),
+    time_ns=pa.binary(),
+    about=pa.binary(),
+    published=pa.binary(),
+)
+
+
+def intern(setup: Setup, bucket: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows of one bucket, with codes for messages, to where they are needed."""
+    if not table.num_rows:
+        return
+    node, seq, kind, message = (
+        np.concatenate(column(table, name, dtype))
+        for name, dtype in (("node", np.int32), ("seq", np.int32), ("kind", np.int8), ("message", np.int64))
+    )
+    times = np.concatenate(column(table, "time_ns", np.int64)) if setup.dated else np.empty(0, np.int64)
+    publishes = np.flatnonzero(kind == KIND["publish"])
+    order = np.lexsort((seq[publishes], node[publishes], message[publishes]))
+    hashes, first = np.unique(message[publishes[order]], return_index=True)
+    original = order[first]
+    about = _publications(table)
+    _expect_one_name_each(setup, about, order, first)
+    code = np.searchsorted(hashes, message).astype(np.int32)
+    known = code < hashes.size
+    known[known] = hashes[code[known]] == message[known]
+    kind[np.delete(publishes, original)] += AGAIN
+    nameless = kind >= NO_MESSAGE
+    kind[nameless] -= NO_MESSAGE
+    code[nameless] = NOBODYS
+    unknown = np.flatnonzero(~known & ~nameless)
+    strangers, which = np.unique(message[unknown], return_inverse=True)
+    code[unknown] = NOBODYS - 1 - which
+    facts = _deliveries(setup, node, seq, kind, code, node[publishes[original]], seq[publishes[original]])
+    chosen = (known & (kind == KIND["deliver"])) | (kind == KIND["publish"])
+    chosen &= seq < setup.nodes.published_until[node]
+    rows = node, seq, kind, code, times
+    if about is not None or facts["own"].any():
+        published = table_bytes(taken(about, original).combine_chunks()) if about is not None else b""
+        yield _row(TO_ORDER, bucket, rows, np.flatnonzero(chosen), packed(None, facts), published)
+    met = packed(None, {"first": _first_met(strangers.size, which, node[unknown], seq[unknown], kind[unknown])})
+    part = setup.part_of[node]
+    by_part = np.argsort(part, kind="stable")
+    starts = np.searchsorted(part[by_part], np.arange(setup.cut.parts + 1))
+    for p in range(setup.cut.parts):
+        mine = by_part[starts[p] : starts[p + 1]]
+        if mine.size:
+            yield _row(p, bucket, rows, mine, met, b"")
+
+
+def _row(
+    to: int, bucket: int, rows: tuple[Any, ...], chosen: np.ndarray[Any, Any], about: bytes, published: bytes
+) -> pa.RecordBatch:
+    names = ("node", "seq", "kind", "code", "time_ns")
+    columns = {name: values[chosen].tobytes() if values.size else b"" for name, values in zip(names, rows, strict=True)}
+    return one_row(INTERNED, to=to, bucket=bucket, about=about, published=published, **columns)
+
+
+def _publications(table: pa.Table) -> pa.Table | None:
+    parts = [table_from(value.as_buffer()) for value in table.column("published") if len(value.as_buffer())]
+    return pa.concat_tables(parts).select(list(ABOUT_PUBLICATION)) if parts else None
+
+
+def _expect_one_name_each(setup: Setup, about: pa.Table | None, order: Any, first: Any) -> None:
+    """Two ids that share a hash would be one message. It takes four billion messages for that to be likely."""
+    if about is None or first.size == order.size:
+        return
+    names = taken(about.column("msg"), order).to_pylist()
+    for begin, end in zip(first.tolist(), [*first[1:].tolist(), len(names)], strict=True):
+        if len(set(names[begin:end])) > 1:
+            one, two = sorted(set(names[begin:end]))[:2]
+            raise TraceError(f"{setup.path}: messages {one} and {two} have the same hash: judge it with --no-spark")
+
+
+def _deliveries(
+    setup: Setup, node: Any, seq: Any, kind: Any, code: Any, pub_node: Any, pub_seq: Any
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Of each message: did anybody who counts deliver it, and where was it first? Of all: any of a node's own?"""
+    rows = rare_rows(setup)
+    lives = lives_of(rows)
+    everybody = setup.manifest is None or setup.manifest.uniform
+    counts = np.ones(lives.node.size, bool) if everybody else present_at_the_end(lives, left_by(rows, lives))
+    delivers = np.flatnonzero((kind == KIND["deliver"]) & (code >= 0))
+    receiver = setup.receivers(node[delivers], seq[delivers])
+    message = code[delivers]
+    copied = np.zeros(pub_node.size, np.uint8)
+    copied[message[counts[receiver]]] = 1
+    own = setup.receivers(pub_node, pub_seq)[message] == receiver
+    first = np.full(pub_node.size, np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(first, message, place(node[delivers], seq[delivers]))
+    return {"copied": copied, "first": first, "own": np.array([own.any()])}
+
+
+def _first_met(count: int, which: Any, node: Any, seq: Any, kind: Any) -> np.ndarray[Any, Any]:
+    """Of each message that nobody published: where it was first delivered."""
+    first = np.full(count, np.iinfo(np.int64).max, np.int64)
+    delivered = kind == KIND["deliver"]
+    np.minimum.at(first, which[delivered], place(node, seq)[delivered])
+    return first

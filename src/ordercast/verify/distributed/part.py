@@ -1,0 +1,296 @@
+"""The fourth stage, by receiver: the checks on the logs of some receivers, with the messages' side of the whole run."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ordercast.verify.build import (
+    DUPLICATE,
+    EARLY,
+    INVENTED,
+    REPUBLISHED,
+    about_run,
+    before_by_clock,
+    first_deliveries,
+    last_digests,
+    left_by,
+    lives_of,
+    not_for_it,
+    odd_rows,
+    outsiders,
+)
+from ordercast.verify.columns import Arrays, Columns, Names, RunFacts
+from ordercast.verify.distributed.order import Ordered, ordered_from
+from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled
+from ordercast.verify.distributed.setup import AGAIN
+from ordercast.verify.distributed.wire import column, packed, schema_of, unpacked, values
+from ordercast.verify.kernels.integrity import overtaken
+from ordercast.verify.keys import Keyed, by_key, hot_keys
+from ordercast.verify.logs import Lives, Logs
+from ordercast.verify.members import settle_members
+from ordercast.verify.order import Scopes
+from ordercast.verify.rows import KIND, SeqHole, holes_in
+from ordercast.verify.tasks import BLOCK, Partial, Task, run_task
+from ordercast.verify.unordered import unordered_deliveries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ordercast.verify.distributed.setup import Setup
+    from ordercast.verify.obligations import Owed
+
+FOUND = schema_of(block=pa.int32(), data=pa.binary())
+RESULT = -1
+"""The block of a row that is what a part found; rows of other blocks are deliveries of their keys."""
+JUDGED = ("integrity", "agreement", "fifo", "causal", "optimistic-causal", "total", "convergence", "genuine")
+"""The checks that are judged by receiver, or by key; all others look at the run as a whole."""
+
+
+class PartFound(msgspec.Struct):
+    """What one part found. Counts are of its receivers; the rest every part says alike."""
+
+    part: int
+    partials: list[Partial]
+    counts: dict[str, int]
+    about: RunFacts
+    assumed: list[str]
+    holes: list[SeqHole]
+    lacking: int
+    held: list[str]
+    messages: int
+    nodes: list[int]
+    """Of each receiver of the run."""
+    first: dict[int, int]
+    """Of messages that were missed: where they were first delivered."""
+
+
+class Side:
+    """The receivers' side of some nodes: their logs, what they owed, and what is odd about them."""
+
+    def __init__(self, setup: Setup, ordered: Ordered, rows: SomeRows, lives: Lives, logs: Logs, mine: Any) -> None:
+        self.setup = setup
+        self.ordered = ordered
+        self.rows = rows
+        self.lives = lives
+        self.logs = logs
+        self.mine = mine[lives.node]
+        """Which receivers are judged here."""
+        self.owed, self.members, self.assumed = settle_members(
+            setup.trace(setup.rare), rows, lives, logs, ordered.duties, ordered.published, setup.asked, self.mine
+        )
+
+    def columns(self, about: RunFacts, names: Names) -> Columns:
+        """The run as the checks read it, with the logs of these nodes and nobody else's."""
+        rows, lives, logs, owed = self.rows, self.lives, self.logs, self.owed
+        duties, published = self.ordered.duties, self.ordered.published
+        odd = [logs.odd, not_for_it(owed, logs, lives, rows), before_by_clock(rows, logs, lives, published)]
+        given = {
+            **_nothing(),
+            **self.ordered.arrays,
+            "ev": logs.ev,
+            "off": logs.off,
+            "seq": rows.seq[logs.entry],
+            "node": lives.node,
+            "alive": lives.alive,
+            "pub": published.pub,
+            "missed_off": owed.missed_off,
+            "missed": owed.missed,
+            "due": owed.due,
+            "asked": owed.asked,
+            "unordered": unordered_deliveries(rows, lives, logs, duties),
+            "odd": np.concatenate(odd),
+            "outsiders": self._outsiders(),
+        }
+        for name in ("topic", "obliges", "key_off", "keys", "key_topic"):
+            given[name] = getattr(duties, name)
+        return Columns(about, Arrays(**given), names)
+
+    def _outsiders(self) -> Any:
+        duties, pub = self.ordered.duties, self.ordered.published.pub
+        message = np.where(self.rows.msg < pub.size, self.rows.msg, -1)
+        mine = np.zeros(len(self.rows.nodes), bool)
+        mine[self.lives.node[self.mine]] = True
+        return outsiders(self.rows, message, duties, self.members, self.lives.node[pub], mine)[0]
+
+    def about(self) -> RunFacts:
+        """What is known of the run besides its arrays; the same in every part, but for counts."""
+        about = about_run(self.setup.trace(self.setup.rare), self.rows, self.ordered.duties, self._scopes())
+        about.complete = self.setup.asked.is_complete(self.setup.trace(self.setup.rare))
+        about.one_clock = self.setup.dated
+        about.left = left_by(self.rows, self.lives)
+        about.live_rows = self.ordered.about.live
+        about.digests = last_digests(self.rows, self.lives)
+        about.claimed = [*about.claimed, *["convergence"] * bool(about.digests)]
+        return about
+
+    def _scopes(self) -> Scopes:
+        return Scopes(*self.ordered.about.scopes)
+
+
+def _nothing() -> dict[str, Any]:
+    none = np.empty(0, np.int32)
+    empty: dict[str, Any] = {field.name: none for field in fields(Arrays)}
+    return {**empty, "outsiders": none.reshape(0, 3), "published_ns": none.astype(np.int64)}
+
+
+def judge_part(setup: Setup, part: int, rows: pa.Table, order: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Judge the receivers of one part: what was found, and what their total order needs to be judged by key."""
+    ordered = ordered_from(order)
+    mine = setup.part_of == part
+    pieces, first_met = pieces_of(rows, ordered.number, ordered.base)
+    some = assembled(setup, pieces, mine)
+    lives = lives_of(some)
+    side = Side(setup, ordered, some, lives, _logs(some, lives, ordered, first_met, mine), mine)
+    names = Names(pa.array([]), pa.array(setup.nodes.names, pa.string()), pa.array([]), pa.array([]))
+    columns = side.columns(side.about(), names)
+    yield _row(RESULT, msgspec.msgpack.encode(_found(side, columns, part, first_met.size)))
+    if "total" in ordered.about.held and "total" in columns.about.checks:
+        yield from _by_key(setup, columns.arrays)
+
+
+def _logs(rows: SomeRows, lives: Lives, ordered: Ordered, first_met: Any, mine: Any) -> Logs:
+    """As build does it for a whole run. What nobody published is numbered by where it was first delivered."""
+    messages = ordered.number.size
+    entry = rows.of_kind("publish", "deliver")
+    entry = entry[rows.msg[entry] >= 0]
+    strange = rows.msg[entry] >= messages
+    invented, entry = entry[strange], entry[~strange]
+    message = rows.msg[entry]
+    ev = np.where(rows.kind[entry] == KIND["publish"], ~message, message).astype(np.int32)
+    entry, ev, off, again = first_deliveries(entry, ev, lives, messages)
+    republished = np.flatnonzero(rows.kind == KIND["publish"] + AGAIN)
+    early = ordered.early[mine[lives.node[ordered.early[:, 1]]]]
+    odd = [
+        odd_rows(INVENTED, invented, messages + first_met[rows.msg[invented] - messages], lives, rows),
+        odd_rows(REPUBLISHED, republished, rows.msg[republished], lives, rows),
+        odd_rows(DUPLICATE, again, rows.msg[again], lives, rows),
+        np.concatenate((np.full((len(early), 1), EARLY), early), axis=1).astype(np.int64),
+    ]
+    return Logs(ev, off, entry, np.empty(0, np.int64), np.concatenate(odd), pa.array([], pa.string()))
+
+
+def pieces_of(table: pa.Table, number: Any, base: dict[int, int]) -> tuple[RowPieces, Any]:
+    """Rows that the second stage dealt out, with messages numbered; those that nobody published after all others.
+
+    And of each of these: where it was first delivered.
+    """
+    first_met = [np.empty(0, np.int64)]
+    pieces = RowPieces([], [], [], [], [])
+    pieces.node = column(table, "node", np.int32)
+    pieces.seq = column(table, "seq", np.int32)
+    pieces.kind = column(table, "kind", np.int8)
+    pieces.time_ns = column(table, "time_ns", np.int64)
+    for code, bucket, about in zip(
+        column(table, "code", np.int32), values(table, "bucket"), table.column("about"), strict=True
+    ):
+        strangers = number.size + sum(part.size for part in first_met)
+        message = np.where(code < -1, strangers - 2 - code, -1).astype(np.int32)
+        known = code >= 0
+        message[known] = number[base.get(bucket, 0) + code[known]]
+        pieces.code.append(message)
+        first_met.append(unpacked(about.as_py())[1]["first"])
+    return pieces, np.concatenate(first_met)
+
+
+def _found(side: Side, columns: Columns, part: int, strangers: int) -> PartFound:
+    holes, lacking = _holes(side)
+    partials = _partials(side, columns, part)
+    missed = [finding[0] for partial in partials if partial.check == "agreement" for finding in partial.findings]
+    return PartFound(
+        part=part,
+        messages=side.ordered.number.size,
+        nodes=side.lives.node.tolist(),
+        partials=partials,
+        first={m: int(side.ordered.first[m]) for m in missed},
+        counts=_counts(side.rows, side.owed, columns, side.ordered.number.size + strangers),
+        about=columns.about,
+        assumed=side.assumed,
+        holes=holes,
+        lacking=lacking,
+        held=side.ordered.about.held,
+    )
+
+
+def _holes(side: Side) -> tuple[list[SeqHole], int]:
+    """Which of the nodes that are judged here lack rows. Of the others, only a few rows are here."""
+    nodes = np.unique(side.lives.node[side.mine])
+    if not nodes.size:
+        return [], 0
+    first, last = int(nodes[0]), int(nodes[-1]) + 1
+    begin, end = side.rows.off[first], side.rows.off[last]
+    names = side.rows.nodes[first:last]
+    return holes_in(side.rows.seq[begin:end].astype(np.int64), side.rows.off[first : last + 1] - begin, names)
+
+
+def _counts(rows: SomeRows, owed: Owed, columns: Columns, messages: int) -> dict[str, int]:
+    waited = overtaken(rows.kind, rows.msg, rows.off, messages, KIND["receive"], KIND["deliver"])
+    return {
+        "made": owed.made,
+        "missing": int(owed.asked.sum()),
+        "excused": owed.excused,
+        "waited": int(waited),
+        "unordered": int(columns.arrays.unordered.sum()),
+        "says unordered": int(columns.arrays.unordered.size > 0),
+        "sends": int(_published(rows, columns.arrays.messages).sum()),
+    }
+
+
+def _published(rows: SomeRows, messages: int) -> Any:
+    """Of the rows about a packet: which are about a message that was published."""
+    message = rows.msg[rows.of_kind("send", "receive")]
+    return (message >= 0) & (message < messages)
+
+
+def _partials(side: Side, columns: Columns, part: int) -> list[Partial]:
+    """The checks of this part. What both causal checks ask alike is answered once."""
+    cap = side.setup.witnesses
+    receivers = np.flatnonzero(side.mine)
+    first, last = (int(receivers[0]), int(receivers[-1]) + 1) if receivers.size else (0, 0)
+    partials = []
+    for check in columns.about.checks:
+        if check not in JUDGED or check == "total":
+            continue
+        if check in ("fifo", "causal", "optimistic-causal"):
+            if check in side.ordered.about.held:
+                blocks = range(first, last, BLOCK)
+                partials += [run_task(columns, Task(check, b, min(b + BLOCK, last)), cap=cap) for b in blocks]
+        elif check != "agreement" or check in side.ordered.about.held:
+            found = run_task(columns, Task(check, 0, 0), cap=cap)
+            if check == "genuine":  # Whether anybody recorded a send, only all parts together know.
+                found.deliveries = int((columns.arrays.ev >= 0).sum())
+            if check == "convergence" and part:  # The first part tells which differ; all of them count deliveries.
+                found = Partial(check, found.deliveries, 0, [])
+            partials.append(found)
+    return partials
+
+
+def _by_key(setup: Setup, arrays: Arrays) -> Iterator[pa.RecordBatch]:
+    """What was delivered and what was missed of the keys that order anything, by blocks of keys."""
+    keys = hot_keys(arrays)
+    delivered, lacking = by_key(arrays, keys)
+    for block in range(setup.cut.key_blocks):
+        chosen = np.flatnonzero(keys % setup.cut.key_blocks == block)
+        if chosen.size:
+            columns = {**_columns(delivered, chosen, ""), **_columns(lacking, chosen, "lack_")}
+            if columns["key"].size or columns["lack_key"].size:
+                yield _row(block, packed(None, columns))
+
+
+def _columns(keyed: Keyed, chosen: Any, prefix: str) -> dict[str, Any]:
+    sizes = np.diff(keyed.start)[chosen]
+    rows = np.repeat(keyed.start[:-1][chosen] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+    columns = {"key": np.repeat(keyed.keys[chosen], sizes)}
+    columns |= {name: getattr(keyed, name)[rows] for name in ("receiver", "message", "place", "is_total")}
+    return {prefix + name: values for name, values in columns.items()}
+
+
+def _row(block: int, data: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"block": [block], "data": [data]}, schema=FOUND)
+
+
+__all__ = ["FOUND", "JUDGED", "RESULT", "PartFound", "Side", "judge_part"]

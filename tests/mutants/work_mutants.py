@@ -1,0 +1,54 @@
+"""Groups whose members or leaders lack one rule of shared work, as the client library has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ordercast.api import work, work_leader
+from ordercast.api.inbox import Inbox
+from ordercast.client.work.leader import WorkLeader
+from ordercast.client.work.member import WorkMember
+
+Patch = pytest.MonkeyPatch
+
+
+def begins_anew(patch: Patch) -> None:
+    """SHW-1: what was written down is not read."""
+
+    async def nothing(_: Any, __: Inbox) -> None:
+        return None
+
+    patch.setattr(work_leader.LeaderTask, "_last", nothing)
+
+
+def asks_nobody(patch: Patch) -> None:
+    """SHW-6: work is handed out before the members have told what they hold."""
+
+    class Hasty(WorkLeader):
+        def _look(self) -> None:
+            for member in self.members.values():
+                member.reported = True
+            super()._look()
+
+    patch.setattr(work_leader, "WorkLeader", Hasty)
+
+
+def never_stops(patch: Patch) -> None:
+    """SHW-8: a member that stood still hands out what others may have been given."""
+
+    class Stubborn(WorkMember):
+        def _extend(self, heard: int) -> None:
+            super()._extend(heard)
+            self.safe_until_ns = 1 << 62
+
+    patch.setattr(work, "WorkMember", Stubborn)
+
+
+MUTANTS = {
+    "begins anew": (begins_anew, "leaders", 1),
+    "asks nobody": (asks_nobody, "leaders", 2),
+    "never stops": (never_stops, "members", 3),
+}
+"""What is missing, and where it is seen: the family and seed of a run that it breaks."""

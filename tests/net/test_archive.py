@@ -1,0 +1,264 @@
+"""The archive of a topic, in memory and on a disk: what is kept, what is read back, and what becomes of damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ordercast.broker.archive.memory_files import MemoryFiles
+from ordercast.broker.archive.ports import Record, SegmentFiles, SegmentInfo
+from ordercast.broker.archive.records import decode_record
+from ordercast.broker.archive.segment_map import Unavailable, covered_by, within
+from ordercast.broker.archive.topic_archive import TopicArchive
+from ordercast.core.ids import Origin, Topic
+from ordercast.core.messages import Guarantee
+from ordercast.net.brokers.archive import ArchiveFiles
+from ordercast.pubsub.keeping import KeepRule
+from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Vector
+
+T = Topic("orders")
+ANN, BOB = Origin("ann~1"), Origin("bob~1")
+
+
+class Shelf:
+    """Somewhere to keep an archive, which a next life finds again."""
+
+    def __init__(self, open_files: Callable[[], SegmentFiles]) -> None:
+        self._open = open_files
+        self.files = open_files()
+        self.now = 1_000_000
+        self.files.now_ms = lambda: self.now  # type: ignore[method-assign]
+        self.archive = TopicArchive(T, self.files)
+
+    def restart(self, *, torn: bool = False) -> TopicArchive:
+        """The next life of the broker; `torn`: it was killed."""
+        if isinstance(self.files, ArchiveFiles):
+            self.files.flush()
+            self.files.abandon() if torn else self.files.close()
+            self.files = self._open()
+        self.files.now_ms = lambda: self.now  # type: ignore[method-assign]
+        self.archive = TopicArchive(T, self.files, self.files.saved().get(T))
+        return self.archive
+
+
+@pytest.fixture(params=["memory", "disk"])
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shelf]:
+    if request.param == "memory":
+        memory = MemoryFiles(int)
+        made = Shelf(lambda: memory)
+    else:
+        made = Shelf(lambda: ArchiveFiles(tmp_path, fsync="never"))
+        made.files.segment_size = 400  # type: ignore[misc]
+    yield made
+    if isinstance(made.files, ArchiveFiles):
+        made.files.abandon()
+
+
+def pub(origin: Origin, number: int, key: str = "k", payload: bytes = b"") -> Publication:
+    return Publication(origin, number, T, payload or b"%d" % number, Guarantee.CAUSAL, (key,))
+
+
+def fill(shelf: Shelf, numbers: Sequence[int], origin: Origin = ANN, key: str = "k") -> None:
+    for number in numbers:
+        shelf.archive.append([pub(origin, number, key)])
+
+
+def read(archive: TopicArchive, since: Vector | None = None, until: Vector | None = None) -> list[int]:
+    """Numbers between two cuts, as a reader gets them."""
+    low, high = since or {}, archive.cut if until is None else until
+    place, found = archive.place(low, high), []
+    reached = dict(low)
+    while place is not None and place[0] and not within(high, reached):
+        bodies, place = archive.read(place)
+        for body in bodies:
+            entries = decode_record(body).entries
+            reached.update(decode_record(body).covered)
+            found += [e.number for e in entries if low.get(e.origin, 0) < e.number <= high.get(e.origin, 0)]
+    return found
+
+
+def test_what_was_kept_is_read_in_its_order_from_any_cut_on(shelf: Shelf) -> None:
+    fill(shelf, range(1, 31))
+
+    assert read(shelf.archive) == list(range(1, 31))
+    assert read(shelf.archive, {ANN: 12}, {ANN: 20}) == list(range(13, 21))
+    assert len(shelf.archive.manifest.segments) > 1
+
+
+def test_a_next_life_goes_on_where_the_last_one_was_killed(shelf: Shelf) -> None:
+    fill(shelf, range(1, 18))
+
+    archive = shelf.restart(torn=True)
+    fill(shelf, range(18, 25))
+
+    assert archive.cut == {ANN: 24}
+    assert read(shelf.restart()) == list(range(1, 25))
+
+
+def test_what_became_stable_without_this_copy_is_a_hole_until_another_copy_fills_it(shelf: Shelf) -> None:
+    fill(shelf, range(1, 6))
+    shelf.archive.jump({ANN: 8, BOB: 2})
+    fill(shelf, range(9, 12))
+
+    with pytest.raises(Unavailable, match="behind"):
+        shelf.archive.place({}, shelf.archive.cut)
+    assert read(shelf.archive, {ANN: 8, BOB: 2}) == [9, 10, 11]
+
+    number, start, end = shelf.restart().hole() or (0, {}, {})
+    staged: list[SegmentInfo] = []
+    lacking = (pub(BOB, 1), pub(ANN, 6), pub(ANN, 7), pub(BOB, 2), pub(ANN, 8))
+    shelf.archive.stage(staged, Record(5, covered_by(lacking), lacking))
+    shelf.archive.fill(number, staged)
+
+    assert (start, end) == ({ANN: 5}, {ANN: 8, BOB: 2})
+    assert read(shelf.restart()) == [1, 2, 3, 4, 5, 1, 6, 7, 2, 8, 9, 10, 11]
+
+
+def test_a_hole_that_nobody_can_fill_is_told_and_history_begins_behind_it(shelf: Shelf) -> None:
+    fill(shelf, range(1, 4))
+    shelf.archive.jump({ANN: 6})
+    fill(shelf, range(7, 9))
+    shelf.archive.give_up((shelf.archive.hole() or (0,))[0])
+
+    with pytest.raises(Unavailable, match="lost") as told:
+        shelf.archive.place({}, shelf.archive.cut)
+
+    assert told.value.cut == {ANN: 6}
+    assert read(shelf.archive, shelf.archive.whole_from()) == [7, 8]
+
+
+def test_what_is_too_old_or_too_much_goes_and_readers_are_told(shelf: Shelf) -> None:
+    fill(shelf, range(1, 21))
+    shelf.now += 10_000
+    fill(shelf, range(21, 41))
+
+    removed = shelf.archive.clean(KeepRule("orders", max_age_ms=5000))
+
+    floor = shelf.archive.manifest.floor
+    assert removed == floor[ANN] > 0
+    assert read(shelf.archive, floor) == list(range(removed + 1, 41))
+    with pytest.raises(Unavailable, match="cleaned"):
+        shelf.archive.place({}, {ANN: 40})
+    shelf.archive.clean(KeepRule("orders", max_bytes=1))
+    assert len(shelf.archive.manifest.segments) == 1
+    assert read(shelf.restart(), shelf.archive.manifest.floor)[-1:] in ([40], [])
+
+
+def test_of_each_key_the_last_one_stays_and_cuts_stay_what_they_were(shelf: Shelf) -> None:
+    fill(shelf, range(1, 41), key="a")
+    fill(shelf, range(41, 44), key="")
+    fill(shelf, range(44, 60), key="b")
+    before = dict(shelf.archive.cut)
+    seen = shelf.archive.keys_of_the_rest()
+
+    for number in reversed(shelf.archive.sealed_numbers()):
+        shelf.archive.compact(number, seen)
+
+    left = read(shelf.restart())
+    assert shelf.archive.cut == before
+    assert {40, 41, 42, 43, 59} <= set(left)
+    assert not set(left) & set(range(1, 40))
+
+
+def test_a_position_in_time_is_the_cut_before_what_was_kept_then(shelf: Shelf) -> None:
+    fill(shelf, range(1, 8))
+    shelf.now += 1000
+    fill(shelf, range(8, 11))
+
+    assert shelf.archive.at_time(shelf.now) == {ANN: 7}
+    assert shelf.archive.at_time(shelf.now - 500) == {ANN: 7}
+    assert shelf.archive.at_time(0) == {}
+    assert shelf.archive.at_time(shelf.now + 1) == {ANN: 10}
+
+
+def test_the_last_ones_are_found_without_reading_all(shelf: Shelf) -> None:
+    fill(shelf, range(1, 41))
+
+    found = read(shelf.archive, shelf.archive.before_last(3))
+
+    assert found[-3:] == [38, 39, 40]
+    assert len(found) < 20
+
+
+def test_a_place_that_a_reader_made_up_harms_nobody(shelf: Shelf) -> None:
+    fill(shelf, range(1, 31))
+    first = shelf.archive.manifest.segments[0]
+
+    told = []
+    for place in [(first.number, 7), (first.number, first.size + 99), (999, 0), (first.number, first.size - 1)]:
+        try:
+            shelf.archive.read(place)
+        except Unavailable as answer:
+            told.append(answer.code)
+
+    assert set(told) == {"moved"}
+
+    assert read(shelf.archive) == list(range(1, 31))
+
+
+def damage(directory: Path, segment: int, place: float = 0.5) -> None:
+    """One wrong byte in a segment."""
+    path = sorted((directory / "archive").glob("*/*.log"))
+    files = [file for file in path if file.parent.name != "index"]
+    data = bytearray(files[segment].read_bytes())
+    data[int(len(data) * place)] ^= 0xFF
+    files[segment].write_bytes(bytes(data))
+
+
+def test_a_wrong_byte_in_a_sealed_segment_makes_it_a_hole_and_the_file_is_set_aside(tmp_path: Path) -> None:
+    shelf = Shelf(lambda: ArchiveFiles(tmp_path, fsync="never"))
+    shelf.files.segment_size = 400  # type: ignore[misc]
+    fill(shelf, range(1, 31))
+    shelf.restart()
+    damage(tmp_path, 1)
+
+    with pytest.raises(Unavailable, match="behind"):
+        read(shelf.archive)
+
+    number, start, end = shelf.restart().hole() or (0, {}, {})
+    assert number
+    assert 0 < start[ANN] < end[ANN] < 30
+    assert read(shelf.archive, end)[-1] == 30
+    assert len(list(tmp_path.glob("archive/*/*.damaged"))) == 1
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.6, 0.99])
+def test_damage_in_the_segment_that_was_being_written_costs_what_lies_behind_it(tmp_path: Path, place: float) -> None:
+    shelf = Shelf(lambda: ArchiveFiles(tmp_path, fsync="never"))
+    fill(shelf, range(1, 31))
+    shelf.files.flush()  # type: ignore[attr-defined]
+    damage(tmp_path, 0, place)
+
+    archive = shelf.restart(torn=True)
+    reached = archive.cut.get(ANN, 0)
+    archive.jump({ANN: 30})
+    fill(shelf, [31, 32])
+
+    assert reached < 30
+    assert read(archive, {ANN: 30}) == [31, 32]
+    assert read(archive, {}, {ANN: reached}) == list(range(1, reached + 1))
+
+
+def test_a_start_reads_manifests_and_not_the_history(tmp_path: Path) -> None:
+    shelf = Shelf(lambda: ArchiveFiles(tmp_path, fsync="never"))
+    shelf.files.segment_size = 4000  # type: ignore[misc]
+    fill(shelf, range(1, 2001))
+    shelf.files.close()  # type: ignore[attr-defined]
+    files = ArchiveFiles(tmp_path, fsync="never")
+    seen: list[int] = []
+    reading = files.read
+
+    def counted(topic: Topic, number: int, offset: int, most: int) -> object:
+        seen.append(number)
+        return reading(topic, number, offset, most)
+
+    files.read = counted  # type: ignore[method-assign, assignment]
+    archive = TopicArchive(T, files, files.saved()[T])
+
+    assert archive.cut == {ANN: 2000}
+    assert len(archive.manifest.segments) > 10
+    assert set(seen) <= {archive.manifest.segments[-1].number}
+    files.abandon()

@@ -1,0 +1,72 @@
+"""The live page in a real Chromium: it draws, names who is slow, finds a message, publishes, and has no error.
+
+Not part of the default suite, which must run where there is no browser: `make page-test`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.support.browser import Tab, tab
+from tests.support.doors import doors
+
+READY = "typeof brokers === 'undefined' ? 0 : brokers.size"
+SLOW = """
+brokers.forEach(one => one.now.connections.push({peer: "sloth", kind: "client", queued: 2e5, came: 0, went: 0}));
+drawTables();
+document.getElementById("slow").textContent
+"""
+BUSY = """(() => {
+  const at = [...brokers.keys()][0];
+  for (let i = 0; i < 10000; i++)
+    hops.push({us: clock - 800 * i, came: false, peer: "n" + i % 5, kind: "client", id: i, level: LEVELS[i % 4], at});
+  const began = performance.now();
+  for (let i = 0; i < 10; i++) drawSpace();
+  return (performance.now() - began) / 10;
+})()"""
+INK = """(() => {
+  const tree = document.getElementById("tree");
+  const seen = tree.getContext("2d").getImageData(0, 0, tree.width, tree.height).data;
+  return seen.some((value, at) => at % 4 === 3 && value > 0);
+})()"""
+
+
+async def press(page: Tab, form: str, **fields: str) -> None:
+    for name, value in fields.items():
+        await page.value(f"document.getElementById({name!r}).value = {value!r}")
+    await page.value(f"document.getElementById({form!r}).requestSubmit()")
+
+
+def test_the_page_draws_publishes_finds_and_names_the_slow_client() -> None:
+    async def look() -> None:
+        async with doors() as opened, tab(f"http://{opened.web.address}/") as page:
+            await page.until(READY)
+            await press(page, "pub", topic="orders", text="hello")
+            said = await page.until("document.getElementById('published').textContent")
+            message = said.partition('"id":"')[2].partition('"')[0]
+            assert message, said
+
+            await press(page, "find", msg=message)
+            found = await page.until("document.getElementById('found').textContent")
+            assert "broker" in found, found
+            assert await page.value("focus") == message
+            assert await page.until(INK)
+            assert "sloth" in await page.value(SLOW)
+            print(f"10,000 arrows are drawn in {await page.value(BUSY):.1f} ms")
+            assert page.complaints == []
+
+    asyncio.run(look())
+
+
+def test_a_page_whose_broker_ends_says_so() -> None:
+    async def look() -> None:
+        async with doors() as opened:
+            browser = tab(f"http://{opened.web.address}/")
+            page = await browser.__aenter__()
+            await page.until(READY)
+        try:
+            await page.until("document.getElementById('state').className", lambda kind: kind == "bad")
+        finally:
+            await browser.__aexit__(None, None, None)
+
+    asyncio.run(look())

@@ -1,0 +1,27 @@
+"""Shared work in the broker simulator: the client library itself, killed at every step while brokers crash."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutants.work_mutants import MUTANTS, Patch
+from tests.properties.work_swarm import FAMILIES, run_group
+
+SEEDS = {"members": 4, "leaders": 1, "usurpers": 3, "brokers": 20, "connections": 11}
+
+
+@pytest.mark.parametrize(("name", "seed"), [(name, SEEDS[name]) for name in FAMILIES])
+def test_the_promises_hold_whatever_happens_to_members_and_brokers(name: str, seed: int) -> None:
+    stage = run_group(seed, name)
+
+    assert not stage.problems(), f"python -m tests.properties.work_swarm --family {name} --first {seed} --seeds 1"
+    assert len(stage.owed()) > 10
+    assert len(stage.workers) + len(stage.former) > 2
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_rule_that_is_missing_is_found_out(mutant: str, monkeypatch: Patch) -> None:
+    bend, name, seed = MUTANTS[mutant]
+    bend(monkeypatch)
+
+    assert run_group(seed, name).problems()
