@@ -308,6 +308,70 @@ async def test_a_position_across_topics_says_who_is_missing(tmp_path: Path) -> N
 
 
 @on_a_loop
+async def test_a_position_across_a_filter_has_no_answer_without_its_question_on_a_topic_that_has_just_begun(
+    tmp_path: Path,
+) -> None:
+    """Each question is the first message of a topic of its own; who asks for positions is a member of nothing."""
+    async with (
+        kept_cluster(tmp_path) as brokers,
+        brokers.connect("ann", broker="b1") as ann,
+        brokers.connect("bob", broker="b2") as bob,
+        brokers.connect("eve", broker="b0") as eve,
+    ):
+        questions = await bob.subscribe("kept.questions.*")
+
+        async def answer() -> None:
+            async for message in questions:
+                bob.publish_soon("kept.answers", message.topic.encode())
+
+        answering = asyncio.create_task(answer())
+        await publish(ann, "other", 1, 3)
+        position, answered, asked = Position({}), set[str](), set[str]()
+        for number in range(30):
+            ann.publish_soon(f"kept.questions.{number}", b"why?")
+            following = await eve.position_across(["kept.>"])
+            assert position <= following
+            for topic in following.topics:
+                async for message in eve.read(topic, position, following):
+                    answered.update([message.payload.decode()] if topic == "kept.answers" else [])
+                    asked.update([topic] if topic != "kept.answers" else [])
+            assert answered <= asked
+            position = following
+        await ann.flush("delivered")
+        answering.cancel()
+        assert answered, "no answer came in time: nothing was tested"
+        assert "other" not in position.topics
+
+
+@on_a_loop
+async def test_a_position_across_a_filter_has_topics_that_nobody_is_a_member_of_after_a_restart(tmp_path: Path) -> None:
+    async with kept_cluster(tmp_path) as brokers, brokers.connect("ann") as ann:
+        await publish(ann, "kept.t", 1, 20)
+        before = await ann.position_across(["kept.*"])
+        assert sum(before.of("kept.t").values()) == 20
+    async with kept_cluster(tmp_path) as brokers, brokers.connect("bob") as bob:
+        assert await bob.position_across(["kept.*"]) == before
+        assert await bob.position_across(["kept.t", "kept.u"]) == before
+
+
+@on_a_loop
+async def test_a_position_across_a_filter_has_what_the_client_may_read_alone(tmp_path: Path) -> None:
+    users = (
+        User(name="ann", token="a" * 20, publish=(">",), subscribe=(">",)),
+        User(name="bob", token="b" * 20, publish=(">",), subscribe=("kept.open.>",)),
+    )
+    async with (
+        kept_cluster(tmp_path, user=users, peer_token="p" * 20) as brokers,
+        brokers.connect("ann", token="a" * 20) as ann,
+        brokers.connect("bob", token="b" * 20) as bob,
+    ):
+        await publish(ann, "kept.open.a", 1, 3)
+        await publish(ann, "kept.closed.a", 1, 3)
+        assert (await bob.position_across(["kept.>"])).topics == ("kept.open.a",)
+        assert (await ann.position_across(["kept.>"])).topics == ("kept.closed.a", "kept.open.a")
+
+
+@on_a_loop
 async def test_a_filter_brings_the_past_of_all_its_topics_and_of_those_that_begin(tmp_path: Path) -> None:
     async with kept_cluster(tmp_path) as brokers:
         async with brokers.connect("gone") as gone:

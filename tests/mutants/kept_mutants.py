@@ -48,6 +48,15 @@ class _TrustsTheBase(Replays):
         super().granted(membership, base)
 
 
+class _ListsTopicsOnce(Cuts):
+    """As if a reader asked for the topics of a filter when it begins, and for cuts across those alone."""
+
+    def _topics_of(self, names: tuple[str, ...]) -> list[Topic]:
+        if not hasattr(self, "_listed"):
+            self._listed: dict[tuple[str, ...], list[Topic]] = {}
+        return self._listed.setdefault(names, super()._topics_of(names))
+
+
 def _client(broken: type[Replays]) -> Parts:
     class Broken(ClientMachine):
         def make_replays(self) -> Replays:
@@ -95,5 +104,8 @@ MUTANTS: dict[str, tuple[Parts, str]] = {
     "a copy forgets a message": (_with_topics(kept_type=_ForgetsOne), "calm"),
     "a copy that was away says that it has everything": (_with_topics(kept_type=_DeniesHoles), "crashes"),
     "a cut across topics leaves out what waits for its commit": (_with_topics(cuts_type=_CutsTheLogAlone), "across"),
-}
+    "a cut across a filter leaves out topics that have just begun": (
+        _with_topics(cuts_type=_ListsTopicsOnce), "across-new-topics",
+    ),
+}  # fmt: skip
 """Each with the family of runs that shows it."""

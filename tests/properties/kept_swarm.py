@@ -178,6 +178,22 @@ def across_calm(draft: Draft) -> None:
     _primary(draft)
 
 
+@family
+def across_new_topics(draft: Draft) -> None:
+    """Cuts across all topics of a filter, while topics begin, of which some follow all, and links break."""
+    _several_topics(draft)
+    _primary(draft)
+    dice = draft.dice
+    draft.late_clients(4)
+    for i, name in enumerate(draft.joins):
+        draft.clients[name] |= {"topics": [f"new.{i}", "q"]}
+        draft.clients[name].pop("start", None)
+    draft.clients["c1"] |= {"filters": [">"]}
+    if dice.chance(0.5):
+        between = dice.sample([*draft.brokers, *draft.clients], 2)
+        draft.faults.append({"kind": "cut", "between": between, "at_ms": draft.moment()})
+
+
 def swarm_scenario(seed: int, name: str) -> Scenario:
     draft = Draft(seed, f"kept-{name}")
     draft.options["order_scope"] = "session"

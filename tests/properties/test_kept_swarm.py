@@ -10,8 +10,9 @@ from tests.support.seeds import fixed_and_todays
 SEEDS = fixed_and_todays(3, 1)
 
 
-def test_cuts_across_topics_are_told_and_judged_while_things_break() -> None:
-    findings = [finding for seed in (0, 1, 2) if not isinstance(finding := try_seed(seed, "across"), str)]
+@pytest.mark.parametrize("family", ["across", "across-new-topics"])
+def test_cuts_across_topics_are_told_and_judged_while_things_break(family: str) -> None:
+    findings = [finding for seed in (0, 1, 2) if not isinstance(finding := try_seed(seed, family), str)]
     counters = [process.counters for finding in findings for process in finding.world.processes.processes.values()]
     assert [finding.problems for finding in findings] == [[], [], []]
     assert sum(counter["cuts_judged"] for counter in counters) > 20

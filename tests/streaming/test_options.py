@@ -7,9 +7,10 @@ import datetime as dt
 import pytest
 
 from ordercast.api import Position, UsageError
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Origin, Topic
 from ordercast.streaming.options import Options
 
+ANN = Origin("ann~1")
 WHERE = {"brokers": "127.0.0.1:7000, 127.0.0.1:7001", "subscribe": "a, b"}
 
 
@@ -22,7 +23,7 @@ def test_names_are_read_in_any_case_and_lists_with_blanks() -> None:
 
 
 def test_a_position_or_a_time_is_a_place_to_start() -> None:
-    position = Position({Topic("a"): {"ann~1": 3}})  # type: ignore[dict-item]
+    position = Position({Topic("a"): {ANN: 3}})
     assert Options({**WHERE, "startingOffsets": str(position)}).reading(stream=True).start == position
     at = Options({**WHERE, "startingTimestamp": "1500"}).reading(stream=True).start
     assert at == dt.datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=dt.UTC)
@@ -34,7 +35,14 @@ def test_a_position_or_a_time_is_a_place_to_start() -> None:
         ({"brokers": ""}, "option brokers: HOST:PORT of one broker"),
         ({"brokers": "here"}, "address: 'here' is not HOST:PORT"),
         ({"subscribe": ""}, "option subscribe: the topics to read"),
-        ({"subscribePattern": "a.>"}, "option subscribePattern: there is none of that name"),
+        ({"subscribePattern": "a.>"}, "option subscribePattern: subscribe is given too"),
+        ({"subscribe": "", "subscribePattern": " , "}, "option subscribe: the topics to read"),
+        ({"subscribe": "", "subscribePattern": "a.>.b"}, "option subscribePattern: filter 'a.>.b'"),
+        ({"subscribe": "", "subscribePattern": r"orders\..*"}, "looks like a regular expression; it takes filters"),
+        (
+            {"subscribe": "", "subscribePattern": "a.>", "cut": "topic"},
+            "option cut: it is 'across' with subscribePattern",
+        ),
         ({"subscribe": "a.*"}, "topic 'a.*'"),
         ({"startingOffset": "earliest"}, "option startingOffset: there is none of that name"),
         ({"path": "a"}, "option path: topics have no path"),
@@ -59,6 +67,17 @@ def test_what_is_wrong_is_said_in_one_line(given: dict[str, str], line: str) -> 
         Options({**WHERE, **given}).reading(stream=True)
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_filters_name_the_topics_and_of_a_position_only_what_is_read_counts() -> None:
+    given = {"brokers": WHERE["brokers"], "subscribePattern": "a.*, b"}
+    reading = Options(given).reading(stream=True)
+    assert (reading.topics, reading.by_filter) == (("a.*", "b"), True)
+    assert not Options(WHERE).reading(stream=True).by_filter
+    position = Position({Topic("a.x"): {ANN: 3}, Topic("b"): {ANN: 1}, Topic("c"): {ANN: 7}})
+    ending = Options({**given, "endingOffsets": str(position)}).reading(stream=False).end
+    assert isinstance(ending, Position)
+    assert ending.topics == ("a.x", "b")
 
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"endingOffsets": "earliest"}])

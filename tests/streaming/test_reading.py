@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ordercast.streaming import columns, cuts, reading
 from ordercast.streaming.ladder import MOST_STEPS, Ladder, topic_by_topic
 from ordercast.streaming.options import Options, ReadOptions
 from ordercast.streaming.reading import TopicRange
+from ordercast.streaming.source import BatchReader, StreamReader
 from tests.support.kept_thread import KeptCluster, kept_cluster, published
 
 ANN, BOB = Origin("ann~1"), Origin("bob~1")
@@ -75,6 +77,40 @@ def test_a_batch_across_topics_ends_at_a_closed_position_and_a_time_is_a_start(b
     assert len(numbers(wanted, reading.starting(wanted), end)) == 50
     assert numbers(wanted, end, end) == []
     assert reading.starting(options(brokers, "kept.x,kept.y")) >= end
+
+
+def test_topics_of_a_filter_that_begin_meanwhile_are_read_from_their_beginning(brokers: KeptCluster) -> None:
+    """Offsets of a stream, one after the other: what begins in between is in the next, nothing is left out or twice."""
+    given = {"brokers": brokers.addresses, "subscribePattern": "kept.sort.>", "maxOffsetsPerTrigger": "25"}
+    reader = StreamReader(Options({**given, "startingOffsets": "latest"}).reading(stream=True))
+    with brokers.connect("ann") as ann:
+        published(ann, "kept.sort.a", 1, 10)
+        offset, seen = reader.initialOffset(), list[int]()
+        published(ann, "kept.sort.a", 11, 20)
+        for first, topic in ((21, "b"), (41, "c.d"), (61, "a")):
+            published(ann, f"kept.sort.{topic}", first, first + 19)
+            following = reader.latestOffset(offset, reader.getDefaultReadLimit())
+            for partition in reader.partitions(offset, following):
+                seen += [int(value) for batch in reader.read(partition) for value in batch["value"].to_pylist()]
+            offset = following
+
+    assert sorted(seen) == list(range(11, 81))
+    assert set(cuts.position_of(offset).topics) == {"kept.sort.a", "kept.sort.b", "kept.sort.c.d"}
+    assert offset["closed"] == "all topics"
+    assert reader.reportLatestOffset() == offset
+    assert reader.latestOffset(offset, reader.getDefaultReadLimit()) == offset
+
+
+@pytest.mark.parametrize("start", [{}, {"startingTimestamp": "0"}])
+def test_a_batch_of_a_filter_reads_all_its_topics(brokers: KeptCluster, start: dict[str, str]) -> None:
+    sort = f"kept.{'time' if start else 'all'}"
+    with brokers.connect("ann") as ann:
+        for topic in (f"{sort}.a", f"{sort}.b", "kept.else"):
+            published(ann, topic, 1, 15)
+    wanted = Options({"brokers": brokers.addresses, "subscribePattern": f"{sort}.*", **start}).reading(stream=False)
+    reader = BatchReader(wanted)
+    found = [value for part in reader.partitions() for batch in reader.read(part) for value in batch["topic"]]
+    assert Counter(map(str, found)) == {f"{sort}.a": 15, f"{sort}.b": 15}
 
 
 def test_what_is_lost_is_told_or_left_out_as_asked(brokers: KeptCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,8 @@ class CutWatch:
         """What each client has been delivered, and which of its own it was told of."""
         self.before: dict[Pair, frozenset[Pair]] = {}
         self.asked = 0
+        self.by_filter: set[tuple[str, int]] = set()
+        """Clients and numbers of their questions about all topics there are."""
         world.delivery_watchers.append(self._delivered)
         world.acknowledgement_watchers.append(self._told)
         told, world.published = world.published, self._published  # type: ignore[method-assign]
@@ -33,8 +35,10 @@ class CutWatch:
             world.clock.at(ns(start_ms) + i * _STEP, self._ask, i)
 
     @property
-    def cuts(self) -> list[dict[Topic, Vector]]:
-        return [cut for client in self.world.clients.values() for cut in client.cuts.values()]
+    def cuts(self) -> list[tuple[dict[Topic, Vector], bool]]:
+        """All cuts that were told; whether each is of all topics."""
+        told = [(node, number, cut) for node, own in self.world.clients.items() for number, cut in own.cuts.items()]
+        return [(cut, (node, number) in self.by_filter) for node, number, cut in told]
 
     def _delivered(self, client: SimClient, entry: Publication) -> None:
         self.known.setdefault(client.node, set()).add((entry.topic, entry.origin, entry.number))
@@ -54,17 +58,21 @@ class CutWatch:
         alive = [client for client in self.world.clients.values() if client.alive and client.machine is not None]
         if alive:
             client = alive[turn % len(alive)]
-            topics = sorted({Topic(topic) for other in self.world.clients.values() for topic in other.spec.topics})
+            machine, by_filter = client.machine, turn // len(alive) % 2 == 1
+            topics = sorted({topic for other in self.world.clients.values() for topic in other.spec.topics})
             self.asked += 1
-            assert client.machine is not None
-            self.world.processes.act(client.node, client.machine.ask_cut, topics)
+            assert machine is not None
+            self.world.processes.act(client.node, machine.ask_cut, [">"] if by_filter else topics)
+            if by_filter:
+                self.by_filter.add((client.node, machine.cuts.count))
 
     def problems(self) -> list[str]:
         found = []
-        for cut in self.cuts:
+        for cut, of_all in self.cuts:
             for (topic, origin, number), before in self.before.items():
                 if number <= cut.get(topic, {}).get(origin, 0):
-                    lacking = [pair for pair in before if pair[0] in cut and pair[2] > cut[pair[0]].get(pair[1], 0)]
+                    told = (pair for pair in before if of_all or pair[0] in cut)
+                    lacking = [pair for pair in told if pair[2] > cut.get(pair[0], {}).get(pair[1], 0)]
                     if lacking:
                         found.append(f"a cut has {topic} {origin}#{number} and not {lacking[0]}, which came before")
                         break

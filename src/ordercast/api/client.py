@@ -219,7 +219,8 @@ class Client(PublishingClient):
 
         If somebody had been delivered a message, or told that its own is safe, before it published another one on any
         of these topics, and that other one is in the position, so is the first. Whatever this client was delivered, or
-        told to be safe, before it asks is in it too.
+        told to be safe, before it asks is in it too. A filter stands for all kept topics that it takes in and that this
+        client may read, also those that have begun a moment ago: it needs no subscription, and leaves none behind.
 
         Raises:
             TimeoutError: the tree did not stand still, a broker is away, or one that keeps a topic is behind; it says

@@ -36,7 +36,7 @@ class PendingCut:
 
 
 async def cut_across(
-    host: ProcessHost, machine: ClientMachine, waiting: dict[int, PendingCut], topics: Sequence[Topic],
+    host: ProcessHost, machine: ClientMachine, waiting: dict[int, PendingCut], topics: Sequence[str],
     timeout: float | None,
 ) -> dict[Topic, Vector]:  # fmt: skip
     """ARC-C1: what the whole tree had taken in at one moment; TimeoutError says why there is none."""

@@ -15,7 +15,7 @@ from ordercast.api.waiting import within
 from ordercast.client.machine import ClientMachine
 from ordercast.core.ids import Topic
 from ordercast.net.host import ProcessHost
-from ordercast.pubsub.filters import check_topic
+from ordercast.pubsub.filters import check_filter, check_topic
 from ordercast.pubsub.received import Vector
 
 
@@ -53,11 +53,13 @@ class Reading:
     async def position_across(self, topics: Iterable[str], *, timeout: float | None = 30.0) -> Position:
         """A position that is closed across the topics, when a copy of each has all of it."""
         self._life.check()
-        named = checked(topics)
+        named = list(topics)
+        for name in named:
+            check_filter(name)
         begun = asyncio.get_running_loop().time()
         cuts = await cut_across(self._host, self._machine, self._bridge.cuts, named, timeout)
         position = Position(cuts)
-        for topic in named:
+        for topic in position.topics:
             spent = asyncio.get_running_loop().time() - begun
             left = None if timeout is None else max(0.1, timeout - spent)
             await within(_drained(self.history([topic], position, position)), left, f"no copy of {topic} has it all")

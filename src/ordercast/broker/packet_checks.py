@@ -141,9 +141,21 @@ def _opened(packet: OpenHistory) -> str:
     return _vector(packet.since) or _vector(packet.until or {})
 
 
-def _cut_topics(topics: tuple[Topic, ...]) -> str:
+def _cut_topics(topics: tuple[str, ...]) -> str:
     many = f"{len(topics)} topics, and more than {MOST_CUT} are not allowed" if len(topics) > MOST_CUT else ""
-    return many or _first(map(_topic, topics))
+    return many or _first(map(_topic_or_filter, topics))
+
+
+def _topic_or_filter(name: str) -> str:
+    try:
+        check_filter(name)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _round(packet: FoldRound) -> str:
+    return _first(map(_topic, packet.topics)) or _first(map(_topic_or_filter, packet.cut)) or _sessions(packet.strays)
 
 
 def _cuts(cuts: dict[Topic, Vector]) -> str:
@@ -267,7 +279,7 @@ _LOOKS: dict[type[Packet], Callable[[Any], str]] = {
     MemberGone: _of_one_or_all,
     RosterUpdate: _update,
     RosterSync: _roster,
-    FoldRound: lambda packet: _first(map(_topic, (*packet.topics, *packet.cut))) or _sessions(packet.strays),
+    FoldRound: _round,
     FoldAnswer: lambda packet: _sessions(packet.held) or _cuts(packet.found),
     AskCut: lambda packet: _cut_topics(packet.topics),
     CutRequest: lambda packet: _cut_topics(packet.topics),

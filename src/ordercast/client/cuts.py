@@ -7,9 +7,9 @@ from typing import ClassVar
 from ordercast.client.session import Session
 from ordercast.client.settings import ns
 from ordercast.core.errors import PeerError
-from ordercast.core.ids import Topic
 from ordercast.core.state import State
 from ordercast.pubsub.client_packets import AskCut, CutTold
+from ordercast.pubsub.filters import allows, is_filter
 
 CUT = "cut"
 
@@ -24,10 +24,11 @@ class CutAsks(State):
         self.wires = session.wires
         self.settings = session.settings
         self.app = session.app
-        self.asks: dict[int, tuple[Topic, ...]] = {}
+        self.asks: dict[int, tuple[str, ...]] = {}
+        """Topics and filters of each."""
         self.count = 0
 
-    def ask(self, topics: tuple[Topic, ...]) -> int:
+    def ask(self, topics: tuple[str, ...]) -> int:
         self.count += 1
         self.asks[self.count] = topics
         self._ask(self.count)
@@ -54,7 +55,8 @@ class CutAsks(State):
         topics = self.asks.get(packet.number)
         if topics is None:
             return
-        if packet.cuts.keys() - set(topics):
+        filters = [name for name in topics if is_filter(name)]
+        if not all(allows(filters, topic) for topic in packet.cuts.keys() - set(topics)):
             raise PeerError(self.session.edge.broker, "told a cut of a topic that nobody asked for")
         if not packet.why_not:
             self.give_up(packet.number)

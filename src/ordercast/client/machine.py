@@ -158,8 +158,11 @@ class ClientMachine(ProcessMachine):
         if found is not None:
             self.histories.end(found)
 
-    def ask_cut(self, topics: Iterable[Topic]) -> int:
-        """ARC-C1: how far the topics are, all at one moment; `app.cut_told` follows, perhaps several times."""
+    def ask_cut(self, topics: Iterable[str]) -> int:
+        """ARC-C1: how far the topics are, all at one moment; `app.cut_told` follows, perhaps several times.
+
+        A filter stands for all kept topics that it takes in.
+        """
         return self.cuts.ask(tuple(sorted(set(topics))))
 
     def unsubscribe(self, topic: Topic) -> None:

@@ -320,14 +320,15 @@ class NoHistory(Packet, frozen=True, tag=29):
 
 
 MOST_CUT = 10_000
-"""Topics that one cut is of."""
+"""Topics that one cut is of, named or taken in by filters."""
 
 
 class AskCut(Packet, frozen=True, tag=36):
     """ARC-C1: how far are these topics, all at one moment?"""
 
     number: int
-    topics: tuple[Topic, ...]
+    topics: tuple[str, ...]
+    """Topics, and filters: each stands for all kept topics that it takes in, those that have just begun included."""
 
 
 class CutTold(Packet, frozen=True, tag=37):

@@ -238,8 +238,8 @@ class FoldRound(Packet, frozen=True, tag=110):
     """In which those sessions took part."""
     strays: tuple[Origin, ...] = ()
     """BRK-F9: sessions that are members of nothing: which of them are connected with you?"""
-    cut: tuple[Topic, ...] = ()
-    """ARC-C2: of which everybody notes how far it has come."""
+    cut: tuple[str, ...] = ()
+    """ARC-C2: topics and filters, of which everybody notes how far it has come."""
 
 
 class FoldAnswer(Packet, frozen=True, tag=111):
@@ -262,7 +262,7 @@ class CutRequest(Packet, frozen=True, tag=112):
     """ARC-C1, towards the root: a client wants a cut across topics. `path` as for an attach."""
 
     number: int
-    topics: tuple[Topic, ...]
+    topics: tuple[str, ...]
     path: tuple[NodeId, ...] = ()
 
 

@@ -12,19 +12,24 @@ import msgspec
 
 from ordercast.api import Position, UsageError
 from ordercast.api.options import level_of
+from ordercast.core.ids import Topic
 from ordercast.net.wire.credentials import Tls, split_address
-from ordercast.pubsub.filters import check_topic
+from ordercast.pubsub.filters import allows, check_filter, check_topic
 
 EARLIEST, LATEST = "earliest", "latest"
 _CONNECTION = ("brokers", "user", "token", "cluster", "tls.ca", "tls.cert", "tls.key", "timeout")
 _READ = (
-    "subscribe", "startingOffsets", "startingTimestamp", "endingOffsets", "maxOffsetsPerTrigger",
+    "subscribe", "subscribePattern", "startingOffsets", "startingTimestamp", "endingOffsets", "maxOffsetsPerTrigger",
     "failOnDataLoss", "minPartitions", "includeHeaders", "cut",
 )  # fmt: skip
 _WRITE = ("topic", "guarantee")
 KNOWN = (*_CONNECTION, *_READ, *_WRITE)
 _SPARKS_OWN = {"checkpointlocation", "path", "queryname"}
 """What Spark itself hands on with the options of a writer."""
+
+
+_OF_EXPRESSIONS = frozenset("\\^()[]|")
+_FILTERS = "it takes filters: '*' is one segment, '>' at the end all that follow, commas between several"
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -43,6 +48,8 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
     connection: Connection
     topics: tuple[str, ...]
+    """Or filters, of which all kept topics are read, those that begin while the query runs included."""
+    by_filter: bool
     start: str | Position | dt.datetime
     """`earliest`, `latest`, a position or a time."""
     end: str | Position
@@ -115,16 +122,41 @@ class Options:
 
     def reading(self, *, stream: bool) -> ReadOptions:
         """What a query wants to read; a stream begins at `latest` if it does not say where, a batch at `earliest`."""
-        topics = tuple(part.strip() for part in self.text("subscribe").split(",") if part.strip())
-        if not topics:
-            raise UsageError("option subscribe: the topics to read, with commas between them, are needed")
+        topics, by_filter = self._topics()
+        across = self._across()
+        if by_filter and not across:
+            raise UsageError(
+                "option cut: it is 'across' with subscribePattern: only all brokers together know the topics"
+            )
+        return ReadOptions(
+            self.connection(), topics, by_filter, self._start(stream=stream),
+            self._end(stream=stream), self.count("maxOffsetsPerTrigger"), self.flag("failOnDataLoss", default=True),
+            self.count("minPartitions"), self.flag("includeHeaders", default=False), across,
+        )  # fmt: skip
+
+    def _topics(self) -> tuple[tuple[str, ...], bool]:
+        """The topics to read, or the filters that take them in; whether they are filters."""
+        topics, filters = self._list("subscribe"), self._list("subscribePattern")
+        if topics and filters:
+            raise UsageError("option subscribePattern: subscribe is given too; only one can be meant")
+        if not topics and not filters:
+            raise UsageError(
+                "option subscribe: the topics to read, with commas between them, are needed, or subscribePattern"
+            )
         for topic in topics:
             check_topic(topic)
-        return ReadOptions(
-            self.connection(), tuple(dict.fromkeys(topics)), self._start(stream=stream),
-            self._end(stream=stream), self.count("maxOffsetsPerTrigger"), self.flag("failOnDataLoss", default=True),
-            self.count("minPartitions"), self.flag("includeHeaders", default=False), self._across(),
-        )  # fmt: skip
+        for pattern in filters:
+            if set(pattern) & _OF_EXPRESSIONS:
+                raise UsageError(f"option subscribePattern: {pattern!r} looks like a regular expression; {_FILTERS}")
+            try:
+                check_filter(pattern)
+            except UsageError as error:
+                raise UsageError(f"option subscribePattern: {error}") from None
+        return topics or filters, bool(filters)
+
+    def _list(self, name: str) -> tuple[str, ...]:
+        parts = (part.strip() for part in self.text(name).split(","))
+        return tuple(dict.fromkeys(part for part in parts if part))
 
     def _across(self) -> bool:
         said = self.text("cut", "across").lower()
@@ -157,9 +189,11 @@ class Options:
         if said in (EARLIEST, LATEST):
             return said
         try:
-            return Position.parse(said)
+            position = Position.parse(said)
         except UsageError:
             raise UsageError(f"option {name}: {said[:40]!r} is neither earliest, latest nor a position") from None
+        read, _ = self._topics()
+        return Position({Topic(topic): position.of(topic) for topic in position.topics if allows(read, topic)})
 
     def writing(self) -> WriteOptions:
         """Where a query publishes: the topic of the option, or that of a column."""

@@ -32,19 +32,22 @@ def starting(options: ReadOptions) -> Position:
         return options.start
     if options.start == LATEST:
         return latest(options)
+    topics = latest(options).topics if options.by_filter else options.topics
     with client_of(options.connection) as client:
         start: str | dt.datetime = options.start if isinstance(options.start, dt.datetime) else EARLIEST
-        return client.read(options.topics, start).bounds(options.connection.timeout_s)[0]
+        return client.read(topics, start).bounds(options.connection.timeout_s)[0]
 
 
 def latest(options: ReadOptions) -> Position:
     """Behind what is kept now. Of one topic it is closed in itself; of several it is closed across them if asked for.
 
+    Of filters it is closed across all topics that they take in now.
+
     Raises:
         TimeoutError: there is none now; it says why.
     """
     with client_of(options.connection) as client:
-        if options.across and len(options.topics) > 1:
+        if options.by_filter or (options.across and len(options.topics) > 1):
             return client.position_across(options.topics, timeout=options.connection.timeout_s)
         return client.read(options.topics, EARLIEST).bounds(options.connection.timeout_s)[1]
 

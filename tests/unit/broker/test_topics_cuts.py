@@ -184,7 +184,7 @@ class OnlyTheLog(Cuts):
 
 
 class NobodyIsMissed(Cuts):
-    def _somebody_is_away(self, topics: tuple[Topic, ...]) -> str:
+    def _somebody_is_away(self, topics: list[Topic]) -> str:
         return ""
 
 

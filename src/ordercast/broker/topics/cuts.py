@@ -8,15 +8,17 @@ still, show that nothing is on its way back from a repair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import AskCut, CutTold
+from ordercast.pubsub.client_packets import MOST_CUT, AskCut, CutTold
+from ordercast.pubsub.filters import allows, is_filter
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import CutReply, CutRequest
 
@@ -31,12 +33,13 @@ Found = dict[Topic, Vector]
 class Cuts(TopicsPart):
     """Who has asked for a cut, and what this broker has noted for the round that is under way."""
 
-    constant = (*TopicsPart.constant, "authority", "orphans", "begin_round")
+    constant = (*TopicsPart.constant, "authority", "orphans", "kept", "begin_round")
 
-    def __init__(self, state: TopicsState, authority: Authority, orphans: Orphans) -> None:
+    def __init__(self, state: TopicsState, authority: Authority, orphans: Orphans, kept: KeptTopics) -> None:
         super().__init__(state)
         self.authority = authority
         self.orphans = orphans
+        self.kept = kept
         self.begin_round: Callable[[], None] = _not_yet
         self.asked: dict[int, tuple[Connection, int]] = {}
         """Requests of local clients that are on their way to the root, by the numbers that they have there."""
@@ -46,13 +49,16 @@ class Cuts(TopicsPart):
         self.found: Found = {}
         self.serving: dict[tuple[tuple[NodeId, ...], int], CutRequest] = {}
         """Those that were there when the round under way began."""
-        self.noted_before: frozenset[Topic] = frozenset()
-        """The topics of the round before."""
+        self.names: tuple[str, ...] = ()
+        """Topics and filters that the round under way is about."""
+        self.noted_before: frozenset[str] = frozenset()
+        """What the round before was about: topics, filters, and the topics that were found for them."""
 
     # ARC-C1: from a client to the root, and back
 
     def ask(self, client: AttachedClient, packet: AskCut) -> None:
-        denied = [topic for topic in packet.topics if not client.may_subscribe(topic)]
+        named = (Topic(name) for name in packet.topics if not is_filter(name))
+        denied = [topic for topic in named if not client.may_subscribe(topic)]
         if denied:
             self.wires.send(client.connection, CutTold(packet.number, {}, f"no right to subscribe to {denied[0]}"))
             return
@@ -84,8 +90,10 @@ class Cuts(TopicsPart):
         """One step back along the path; at its end the client is told."""
         if not packet.path:
             who = self.asked.pop(packet.number, None)
-            if who is not None and who[0] in self.state.clients:
-                self.wires.send(who[0], CutTold(who[1], packet.cuts, packet.why_not))
+            client = self.state.clients.get(who[0]) if who is not None else None
+            if who is not None and client is not None:
+                cuts = {topic: cut for topic, cut in packet.cuts.items() if client.may_subscribe(topic)}
+                self.wires.send(who[0], CutTold(who[1], cuts, packet.why_not))
             return
         for child, name in self.tree.children.items():
             if name == packet.path[-1]:
@@ -95,14 +103,29 @@ class Cuts(TopicsPart):
 
     # ARC-C2: the round, as every broker sees it
 
-    def begin(self, topics: Iterable[Topic]) -> None:
+    def begin(self, names: tuple[str, ...]) -> None:
         """The round is here: note what this broker has, before anything that comes behind it."""
-        self.found = {topic: self._here(topic) for topic in topics}
+        self.names = names
+        self.found = {topic: self._here(topic) for topic in self._topics_of(names)}
         self.serving = {key: packet for key, (packet, _) in self.requests.items()}
+
+    def _topics_of(self, names: tuple[str, ...]) -> list[Topic]:
+        """The topics themselves, and what this broker knows of kept topics that the filters take in.
+
+        Before anybody may publish on a topic every broker has heard of it (BRK-M9.2), so that filters lead all to the
+        same topics, but for those that have nothing yet.
+        """
+        found = {Topic(name) for name in names if not is_filter(name)}
+        filters = [name for name in names if is_filter(name)]
+        if filters:
+            known = {*self.nodes, *self.kept.named, *self.kept.topics()}
+            found.update(t for t in known if allows(filters, t) and self.kept.rule_of(t) is not None)
+        return sorted(found)
 
     def _here(self, topic: Topic) -> Vector:
         node = self.nodes.get(topic)
-        cut = node.have.vector() if node is not None else {}
+        archive = self.kept.find(topic) if node is None else None  # Nobody has taken part since this broker started.
+        cut = node.have.vector() if node is not None else dict(archive.cut) if archive is not None else {}
         if node is not None:
             for origin in {*node.pending.numbers, *node.hold.of}:
                 cut[origin] = node.extent(origin, held=True)[0]
@@ -118,7 +141,7 @@ class Cuts(TopicsPart):
 
     # ARC-C3, ARC-C4: at the root
 
-    def wanted(self) -> tuple[Topic, ...]:
+    def wanted(self) -> tuple[str, ...]:
         return tuple(sorted({topic for packet, _ in self.requests.values() for topic in packet.topics}))
 
     def clear(self) -> None:
@@ -130,34 +153,46 @@ class Cuts(TopicsPart):
 
         Whoever has asked since waits a little, for all others that will.
         """
-        before, self.noted_before = self.noted_before, frozenset(self.found)
+        before, self.noted_before = self.noted_before, frozenset({*self.names, *self.found})
         serving, self.serving = self.serving, {}
         once_more = False
         for key in [key for key in serving if key in self.requests]:
-            twice = stood_still and before.issuperset(serving[key].topics)
-            doubt = self._somebody_is_away(serving[key].topics) if twice else _doubt(missing)
+            topics = self._found_for(serving[key].topics)
+            twice = stood_still and before.issuperset((*serving[key].topics, *topics))
+            doubt = _too_many(topics) or self._somebody_is_away(topics) if twice else _doubt(missing)
             if not doubt or self._has_waited(self.requests[key][1]):
-                self._tell(key, serving[key], doubt)
+                self._tell(key, serving[key], topics, doubt)
             elif not twice:
                 once_more = True
         return once_more and not missing
 
-    def _tell(self, key: tuple[tuple[NodeId, ...], int], packet: CutRequest, doubt: str) -> None:
+    def _found_for(self, names: tuple[str, ...]) -> list[Topic]:
+        """The topics that a request is about, as all brokers know them."""
+        filters = [name for name in names if is_filter(name)]
+        found = {Topic(name) for name in names if not is_filter(name)}
+        return sorted(found.union(topic for topic in self.found if allows(filters, topic)))
+
+    def _tell(self, key: tuple[tuple[NodeId, ...], int], packet: CutRequest, topics: list[Topic], doubt: str) -> None:
         del self.requests[key]
-        cuts = {} if doubt else {topic: self.found.get(topic, {}) for topic in packet.topics}
+        cuts = {} if doubt else {topic: self.found.get(topic, {}) for topic in topics}
         self.wires.count("cuts_refused" if doubt else "cuts_told")
         self.answer(CutReply(packet.number, packet.path, cuts, doubt))
 
     def _has_waited(self, since_ns: int) -> bool:
         return self.wires.now_ns - since_ns > self.settings.request_ms * _MS
 
-    def _somebody_is_away(self, topics: tuple[Topic, ...]) -> str:
+    def _somebody_is_away(self, topics: list[Topic]) -> str:
         """A member whose edge is gone too may have delivered what no broker has any more."""
         for topic in topics:
             lost = self.authority.unanswered_for(topic)
             if lost:
                 return f"{min(lost)} is away, and so is its last broker"
         return ""
+
+
+def _too_many(topics: list[Topic]) -> str:
+    many = f"the filters take in {len(topics)} topics, and more than {MOST_CUT} are not allowed"
+    return many if len(topics) > MOST_CUT else ""
 
 
 def _doubt(missing: list[NodeId]) -> str:

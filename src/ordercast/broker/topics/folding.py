@@ -122,7 +122,7 @@ class Folding(TopicsPart):
             self.rounds += 1
             self.began_ns = self.wires.now_ns
             topics = {topic for origin in self.candidates for topic in self._topics(origin)}
-            topics.update(cut, gaps)
+            topics.update(gaps)
             self._begin(FoldRound(self.tree.term, self.rounds, tuple(sorted(topics)), self.strays, cut))
         if cut:
             self._arm(self.settings.retry_ms)
@@ -213,7 +213,7 @@ class Folding(TopicsPart):
             return True
         if self.state.unseen:
             return False  # BRK-L7: it has not even looked at all of them.
-        nodes = [self.nodes[topic] for topic in running.topics if topic in self.nodes]
+        nodes = [self.nodes[topic] for topic in {*running.topics, *self.cuts.found} if topic in self.nodes]
         return all(node.up_live and node.member_sent == node.roll() for node in nodes)
 
     def held_here(self) -> set[Origin]:

@@ -101,7 +101,7 @@ class TopicsParts(TopicsState):
             self, self.watching, self.channels, self.members, self.leaving, self.tickets
         )  # fmt: skip
         self.endings = Endings(self, self.leaving)
-        self.cuts = self.cuts_type(self, self.authority, self.orphans)
+        self.cuts = self.cuts_type(self, self.authority, self.orphans, self.kept)
         self.folding = self.folding_type(
             self, self.ordering, self.orphans, self.tickets, self.news, self.authority, self.kept, self.channels,
             self.cuts, self.gaps,
