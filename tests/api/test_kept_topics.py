@@ -15,6 +15,7 @@ import pytest
 
 import ordercast
 from ordercast.api import Client, HistoryLost, Inbox, Position, SubscribeDenied
+from ordercast.api.subscriptions import Subscriptions
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.net.wire.credentials import User
@@ -401,6 +402,13 @@ async def test_a_filter_brings_the_past_of_all_its_topics_and_of_those_that_begi
                 assert [int(m.payload) for m in got if m.topic == "kept.a"] == [21, 22, 23, 24, 25]
 
 
+def _is_clean(brokers: InProcessCluster, topic: Topic, count: int) -> bool:
+    """Whether every copy has come to the last of so many messages, and has nothing left to clean."""
+    found = [process.broker.topics.kept.find(topic) for process in brokers.processes.values()]
+    archives = [archive for archive in found if archive is not None]
+    return all(sum(a.cut.values()) == count and len(a.manifest.segments) == 1 for a in archives)
+
+
 @on_a_loop
 async def test_a_client_that_was_away_for_too_long_is_told_if_its_past_was_cleaned_meanwhile(tmp_path: Path) -> None:
     """And begins behind the gap, if it says so."""
@@ -415,7 +423,7 @@ async def test_a_client_that_was_away_for_too_long_is_told_if_its_past_was_clean
             assert await take(inbox, 5) == [1, 2, 3, 4, 5]
         for first in range(6, 1006, 100):
             await publish(ann, "kept.t", first, first + 99, ack="delivered")
-        await until(lambda: any(p.host.counters["entries_cleaned"] for p in brokers.processes.values()))
+        await until(lambda: _is_clean(brokers, Topic("kept.t"), 1005))  # Else it could go on under a reader.
         bob = await ordercast.connect(brokers.address, "bob", data=tmp_path / "bob")
         with pytest.raises(HistoryLost, match="cleaned"):
             await first_of(bob, "kept.t")
@@ -425,3 +433,18 @@ async def test_a_client_that_was_away_for_too_long_is_told_if_its_past_was_clean
             last += await take(inbox, 1)
         assert last == list(range(last[0], 1006))
         await bob.close()
+
+
+def test_whoever_opens_a_subscription_of_an_earlier_life_late_is_told_all_the_same() -> None:
+    """The past was found to be gone before the application had asked for its inbox."""
+
+    async def scenario() -> None:
+        subscriptions = Subscriptions(lambda _topic, _count: None)
+        subscriptions.expected = {Topic("kept.t"): []}
+        subscriptions.refused(Topic("kept.t"), HistoryLost("kept.t", "was cleaned", Position({})))
+        subscriptions.open("kept.t")
+        async with asyncio.timeout(5):
+            await subscriptions.until_live(Topic("kept.t"))
+
+    with pytest.raises(HistoryLost, match="cleaned"):
+        run_async(scenario)

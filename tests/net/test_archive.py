@@ -177,10 +177,25 @@ def test_a_position_in_time_is_the_cut_before_what_was_kept_then(shelf: Shelf) -
 def test_the_last_ones_are_found_without_reading_all(shelf: Shelf) -> None:
     fill(shelf, range(1, 41))
 
-    found = read(shelf.archive, shelf.archive.before_last(3))
+    found = read(shelf.archive, shelf.archive.before_last(3, shelf.archive.cut))
 
     assert found[-3:] == [38, 39, 40]
     assert len(found) < 20
+
+
+def test_the_last_ones_before_a_cut_are_found_whatever_lies_behind_it(shelf: Shelf) -> None:
+    fill(shelf, range(1, 41))
+
+    assert read(shelf.archive, shelf.archive.before_last(3, {ANN: 12}), {ANN: 12})[-3:] == [10, 11, 12]
+
+
+def test_a_copy_that_lacks_the_last_ones_says_so_and_not_that_there_are_none(shelf: Shelf) -> None:
+    """ARC-7: what became stable while it was away is the last that was written, and this copy cannot know it."""
+    fill(shelf, range(1, 4))
+    shelf.archive.jump({ANN: 6})
+
+    with pytest.raises(Unavailable, match="behind"):
+        shelf.archive.place(shelf.archive.before_last(2, shelf.archive.cut), shelf.archive.cut)
 
 
 def test_a_place_that_a_reader_made_up_harms_nobody(shelf: Shelf) -> None:

@@ -52,6 +52,21 @@ class HandApp:
     def left(self, topic: Topic) -> None:
         self.heard.append(("left", topic))
 
+    def replaying(self, topic: Topic) -> None:
+        self.heard.append(("replaying", topic))
+
+    def no_history(self, topic: Topic, code: str, cut: Vector) -> None:
+        self.heard.append(("no_history", topic, code, cut))
+
+    def history(self, read: int, entries: Sequence[Publication]) -> None:
+        self.delivered.extend(entries)
+
+    def history_bounds(self, read: int, since: Vector, until: Vector) -> None:
+        self.heard.append(("history_bounds", read, since, until))
+
+    def history_ended(self, read: int, code: str, cut: Vector) -> None:
+        self.heard.append(("history_ended", read, code, cut))
+
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         self.heard.append(("watching", pattern, topics))
 

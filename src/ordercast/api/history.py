@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -90,13 +90,19 @@ class History:
 
     async def last(self, count: int) -> list[Publication]:
         """The last `count` messages of all topics read, topic by topic."""
-        found: list[Publication] = []
-        for topic in self._topics:
+        return [message for topic in self._topics for message in await self._last(topic, count)]
+
+    async def _last(self, topic: Topic, count: int) -> Iterable[Publication]:
+        while True:
             newest: deque[Publication] = deque(maxlen=count)
-            async for batch in self._read(topic, Start("last", {}, count)):
-                newest.extend(batch)
-            found += newest
-        return found
+            try:
+                async for batch in self._read(topic, Start("last", {}, count)):
+                    newest.extend(batch)
+            except HistoryLost as lost:
+                if lost.earliest is None:
+                    raise
+                continue  # Cleaned while it was read, and nobody was handed any of it: others are the last now.
+            return newest
 
     async def bounds(self, timeout: float | None = 30.0) -> tuple[Position, Position]:
         """The positions between which it lies, without reading what does: where `earliest` or a time is, and the end.

@@ -27,6 +27,8 @@ class Subscriptions:
         self.expected: dict[Topic, list[Sequence[Publication]]] = {}
         """Subscriptions of an earlier life that the application has not opened again, and what came for them."""
         self.expected_filters: set[str] = set()
+        self._unheard: dict[Topic, HistoryLost] = {}
+        """Subscriptions of an earlier life whose past is gone, which the application has not been told yet."""
         self.inboxes: list[Inbox] = []
         self.live: set[Topic] = set()
         self.found: dict[str, set[Topic]] = {}
@@ -59,12 +61,15 @@ class Subscriptions:
         if readers is None:
             readers = self._routes[topic] = tuple(inbox for inbox in self.inboxes if inbox.takes(topic))
         if not readers:
-            if topic in self.expected or allows(self.expected_filters, topic):
+            if self._is_expected(topic):
                 self.expected.setdefault(topic, []).append(entries)
             else:
                 self._taken(topic, len(entries))
             return
         self._put(entries, readers)
+
+    def _is_expected(self, topic: Topic) -> bool:
+        return topic in self.expected or allows(self.expected_filters, topic)
 
     def _put(self, entries: Sequence[Publication], readers: tuple[Inbox, ...]) -> None:
         for part in [(entry,) for entry in entries] if self.one_by_one else (entries,):
@@ -84,6 +89,8 @@ class Subscriptions:
     # Waiting for the broker tree
 
     async def until_live(self, topic: Topic) -> None:
+        if topic in self._unheard:
+            raise self._unheard.pop(topic)
         if topic not in self.live:
             await self._wait(self._waiting_live.setdefault(topic, []))
 
@@ -121,6 +128,8 @@ class Subscriptions:
     def refused(self, topic: Topic, error: Exception) -> None:
         """The subscription to the topic has ended against the reader's will."""
         self.live.discard(topic)
+        if isinstance(error, HistoryLost) and self._is_expected(topic):
+            self._unheard[topic] = error
         _release(self._waiting_live.pop(topic, []), error)
         for inbox in self.inboxes:
             if inbox.pattern == topic or (isinstance(error, HistoryLost) and inbox.takes(topic)):

@@ -80,7 +80,7 @@ class HistoryReader(Protocol):
     """Port to whoever wants the history of a topic."""
 
     def history_opened(self, read: HistoryRead) -> None:
-        """`since`, `until` and `whole` are known."""
+        """`progress`, `until` and `whole` are known; again, where the start was looked for anew (ARC-7)."""
 
     def history(self, read: HistoryRead, entries: Sequence[Publication], covered: Vector) -> None:
         """The next publications in order, at least one; with them everything up to `covered` was read."""
@@ -105,6 +105,8 @@ class HistoryRead(State):
         self.reader = reader
         self.progress: Vector | None = None
         """Up to where it was read; None: no copy has said where it begins."""
+        self.begun = False
+        """Something of it was read. Until then `earliest`, a time or the last ones are what a copy has then."""
         self.whole = False
         self.left: list[tuple[str, str]] | None = None
         """Copies to try in this pass; None: the edge has not said which there are."""
@@ -269,11 +271,8 @@ class Histories(State):
 
     def opened(self, read: HistoryRead) -> None:
         assert read.connection is not None
-        if read.progress is None:
-            start = read.start
-            packet = OpenHistory(read.topic, read.number, start.kind, start.since, start.amount, read.until)
-        else:
-            packet = OpenHistory(read.topic, read.number, "position", dict(read.progress), 0, read.until)
+        start = at(read.progress) if read.begun and read.progress is not None else read.start
+        packet = OpenHistory(read.topic, read.number, start.kind, start.since, start.amount, read.until)
         self.wires.send(read.connection, packet)
 
     def closed(self, read: HistoryRead) -> None:
@@ -298,7 +297,7 @@ class Histories(State):
 
     def _opened(self, read: HistoryRead, packet: HistoryOpened) -> None:
         read.place = packet.place
-        if read.progress is None:
+        if not read.begun:
             read.progress, read.until, read.whole = dict(packet.since), dict(packet.until), packet.whole
             read.reader.history_opened(read)
         if read.number in self.reads:
@@ -327,6 +326,7 @@ class Histories(State):
         read.asked, read.place = False, packet.place
         shown = entries if all(entry.keys for entry in entries) else [entry for entry in entries if entry.keys]
         if shown or reached:
+            read.begun = True
             read.untaken += len(shown)
             read.reader.history(read, shown, reached)
         if read.number not in self.reads:

@@ -52,6 +52,8 @@ class SubscriptionReplay(State):
         self.pending: deque[tuple[int, Vector]] = deque()
         """Publications of each piece that the application has not taken, and how far it is when it has."""
         self.latest: dict[str, Publication] = {}
+        self.handed = False
+        """The application was handed something of the past: what is cleaned behind it from here on is lost to it."""
         self.before = 0
         """Deliveries of a former session, made before those of the past, that the application has not taken."""
         self.began_ns = 0
@@ -63,6 +65,15 @@ class SubscriptionReplay(State):
     def holds(self) -> bool:
         """Whether what is live has to wait."""
         return self.phase != DONE
+
+    def begin_at(self, cut: Vector) -> None:
+        """Nothing up to the cut is wanted. What lies beyond the base of the membership comes as live."""
+        if self.until is None:
+            self.progress = dict(cut)
+        else:
+            for origin, number in self.until.items():
+                self.progress[origin] = max(self.progress.get(origin, 0), min(cut.get(origin, 0), number))
+        self.taken = dict(self.progress)
 
     def keep_latest(self, entries: Sequence[Publication]) -> None:
         for entry in entries:
@@ -158,12 +169,13 @@ class Replays(State):
 
     def history_opened(self, read: HistoryRead) -> None:
         replay = self.topics[read.topic]
-        if replay.phase == READING and not replay.opened:
+        if read.start != replay.start:
+            return  # It goes on from where it was.
+        replay.whole = read.whole
+        replay.begin_at(read.progress or {})
+        self._write_down(replay)
+        if not replay.opened:
             replay.opened = True
-            replay.whole = read.whole
-            replay.progress = dict(read.progress or {})
-            replay.taken = dict(replay.progress)
-            self._write_down(replay)
             self.wires.note("subscribe", {"topic": read.topic, "pending": "true"})
             self.app.replaying(read.topic)
 
@@ -179,6 +191,7 @@ class Replays(State):
     def _deliver(self, replay: SubscriptionReplay, entries: Sequence[Publication], covered: Vector) -> None:
         replay.pending.append((len(entries), covered))
         if entries:
+            replay.handed = True
             self.app.deliver(entries)
         if self.at_once or not entries:
             self.consumed(replay.topic, len(entries))
@@ -269,12 +282,25 @@ class Replays(State):
         if replay.optional and code == "unkept":
             self._go_on_without(replay)
             return
+        if code in ("cleaned", "lost") and self._may_begin_anew(replay, read):
+            replay.latest.clear()
+            self._read(replay, replay.start, replay.until)
+            return
         self.topics.pop(read.topic)
         self._given_up(replay)
         membership = self.members.get(read.topic)
         if membership is not None and membership.wants:
             self.joining.unwanted(membership)
         self.app.no_history(read.topic, code, cut)
+
+    def _may_begin_anew(self, replay: SubscriptionReplay, read: HistoryRead) -> bool:
+        """ARC-S5: whether its start is what there is, and the application has nothing yet behind which a gap could be.
+
+        A copy that cannot even say where such a start is now has lost something behind it.
+        """
+        if replay.handed or replay.start.kind == "position":
+            return False
+        return read.progress is not None or read.start != replay.start
 
     def _go_on_without(self, replay: SubscriptionReplay) -> None:
         if replay.phase == CLOSING:

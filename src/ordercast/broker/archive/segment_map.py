@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.broker.archive.ports import HOLE, LOST, WHOLE, ArchiveManifest
+from ordercast.broker.archive.ports import HOLE, LOST, ArchiveManifest
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
@@ -59,13 +59,16 @@ def whole_from(manifest: ArchiveManifest) -> Vector:
     return start_of(manifest, last + 1)
 
 
-def before_last(manifest: ArchiveManifest, count: int) -> Vector:
-    """A cut behind which at least the last `count` publications lie, if there are so many."""
+def before_last(manifest: ArchiveManifest, count: int, until: Vector) -> Vector:
+    """A cut behind which at least the last `count` publications up to `until` lie, if there are so many.
+
+    Those in a hole are among them: whoever has a hole at the end cannot say which are the last, and must not say none.
+    """
     segments = manifest.segments
     index, found = len(segments), 0
-    while index and found < count and segments[index - 1].state == WHOLE:
+    while index and found < count and segments[index - 1].state != LOST:
         index -= 1
-        found += segments[index].count
+        found += segments[index].count if within(segments[index].covered, until) else 0
     return start_of(manifest, index)
 
 

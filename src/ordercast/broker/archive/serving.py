@@ -86,20 +86,20 @@ class Serving(TopicsPart):
 
     def _opened(self, archive: TopicArchive, packet: OpenHistory) -> Packet:
         until = dict(archive.cut) if packet.until is None else packet.until
-        since = self._since(archive, packet)
+        since = self._since(archive, packet, until)
         place = archive.place(since, until)
         rule = self.kept.rule_of(packet.topic)
         whole = not archive.manifest.floor and not since and rule is not None and rule.compact == "none"
         return HistoryOpened(packet.topic, packet.read, since, until, whole, place)
 
-    def _since(self, archive: TopicArchive, packet: OpenHistory) -> Vector:
+    def _since(self, archive: TopicArchive, packet: OpenHistory, until: Vector) -> Vector:
         match packet.start:
             case "position":
                 return packet.since
             case "time":
                 return archive.at_time(packet.amount)
             case "last":
-                return archive.before_last(packet.amount)
+                return archive.before_last(packet.amount, until)
             case _:
                 return archive.whole_from()
 

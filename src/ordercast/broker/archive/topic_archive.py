@@ -202,9 +202,9 @@ class TopicArchive:
                 return cut
         return dict(self.cut)
 
-    def before_last(self, count: int) -> Vector:
-        """A cut behind which at least the last `count` publications lie, if there are so many."""
-        return before_last(self.manifest, count)
+    def before_last(self, count: int, until: Vector) -> Vector:
+        """A cut behind which at least the last `count` publications up to `until` lie, if there are so many."""
+        return before_last(self.manifest, count, until)
 
     def place(self, since: Vector, until: Vector) -> Place:
         """ARC-7: where a reader begins that has everything in `since` and wants everything in `until`."""
