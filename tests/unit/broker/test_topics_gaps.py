@@ -9,11 +9,13 @@ import pytest
 from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter
 from ordercast.broker.topics.gaps import Gaps
+from ordercast.broker.topics.orphans import KeptEntries
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.client_packets import Entries, Refused, StableUpdate
 from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.received import Received
 from tests.support.topics_tree import Somebody, T, Tree
 
 
@@ -133,6 +135,46 @@ def test_where_partitions_are_possible_a_gap_stays_until_no_broker_can_bring_the
     assert (real in y.history, real in z.history) == (kept, kept)
     assert tree.wires("b0").counts["voids"] == (0 if kept else 1)
     assert tree.log_of("b0") == tree.log_of("b2") == []
+
+
+def _quiet(tree: Tree) -> None:
+    """Time passes in which no member has anything new to report."""
+    for _ in range(10):
+        tree.run()
+        tree.pass_time(200)
+
+
+def test_a_gap_that_comes_after_the_last_report_is_closed_too() -> None:
+    """Reports end before the gap, so nobody ever reports anything new on account of what lies behind it."""
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", fold_ms=100, member_timeout_ms=1000)
+    y, z = tree.member("y", "b0"), tree.member("z", "b1")
+    tree.brokers["b0"].news.learn({}, {Origin("w"): 1 << 62})
+    settle(tree, y, z)
+    late = Publication(Origin("w"), 2, T, b"late", Guarantee.CAUSAL, ("a",))
+    tree.brokers["b1"].send_up(Entries(T, (late,)))  # It was under way when its session was fenced.
+    _quiet(tree)
+
+    assert [(e.id, e.is_void) for e in y.history] == [("w/t#2", False), ("w/t#1", True)]
+
+
+def test_a_gap_that_one_round_leaves_open_is_closed_by_a_later_one() -> None:
+    """What a broker keeps of the session until its parent says that it is safe elsewhere goes without any vote."""
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", fold_ms=100, member_timeout_ms=1000)
+    y, z = tree.member("y", "b0"), tree.member("z", "b1")
+    tree.brokers["b0"].news.learn({}, {Origin("w"): 1 << 62})
+    settle(tree, y, z)
+    late = Publication(Origin("w"), 2, T, b"late", Guarantee.CAUSAL, ("a",))
+    tree.brokers["b2"].orphans.closing[T] = {1: KeptEntries([late], Received())}
+    tree.brokers["b1"].send_up(Entries(T, (late,)))
+    _quiet(tree)
+    assert "voids" not in tree.wires("b0").counts
+
+    tree.brokers["b2"].orphans.closed(T, 1)
+    _quiet(tree)
+    assert tree.wires("b0").counts["voids"] == 1
+    rounds = tree.brokers["b0"].folding.rounds
+    _quiet(tree)
+    assert tree.brokers["b0"].folding.rounds == rounds
 
 
 def test_without_the_round_what_a_cut_off_broker_called_safe_would_be_lost() -> None:

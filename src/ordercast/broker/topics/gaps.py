@@ -50,18 +50,20 @@ class Gaps(TopicsPart):
     def proved(self, orphaned: Collection[Origin], all_are_here: Callable[[Topic], bool]) -> None:
         """BRK-V2: the tree stood still with all brokers in it, and only of the sessions `orphaned` is more to come.
 
-        Whatever stays open comes up again with the next votes.
+        Whatever stays open waits for the next proof: nobody may ever vote on the topic again.
         """
-        topics, self.unproved = sorted(self.unproved), set()
-        for topic in topics:
-            node = self.nodes.get(topic)
-            if node is not None and all_are_here(topic) and self._closable(node):
+        nodes = [self.nodes[topic] for topic in sorted(self.unproved) if topic in self.nodes]
+        for node in nodes:
+            if all_are_here(node.topic) and self._closable(node):
                 self._fill(node, orphaned)
+        self.unproved = {node.topic for node in nodes if self.are_in(node)}
+
+    def are_in(self, node: TopicNode) -> bool:
+        """Whether numbers of a fenced session are missing. No vote may ever tell: reports end before the first gap."""
+        return bool(node.have.extras) and any(self.book.fenced(origin) for origin in node.have.extras)
 
     def _closable(self, node: TopicNode) -> bool:
-        if not any(self.book.fenced(origin) for origin in node.have.extras):
-            return False
-        return not any(broker_of(member) for member in self.book.live(node.topic))
+        return self.are_in(node) and not any(broker_of(member) for member in self.book.live(node.topic))
 
     def _fill(self, node: TopicNode, orphaned: Collection[Origin]) -> None:
         voids = [

@@ -245,8 +245,11 @@ class Topics(TopicsParts):
                 self.authority.roll_call(node)
             else:
                 self.relaying.report(node)
-        if self.tree.is_root and not node.receivers and all(vote.vector is None for vote in node.votes.values()):
+        if self.tree.is_root and (self._nobody_receives(node) or self.gaps.are_in(node)):
             self.vote_again(node)
+
+    def _nobody_receives(self, node: TopicNode) -> bool:
+        return not node.receivers and all(vote.vector is None for vote in node.votes.values())
 
     # For people and tests
 
