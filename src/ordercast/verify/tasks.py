@@ -243,7 +243,12 @@ def _agreement(columns: Columns) -> tuple[int, list[Ints]]:
 
 def _acyclic(columns: Columns) -> tuple[int, list[Ints]]:
     queue, queue_off, _, _ = queues_of(columns.arrays, "acyclic")
-    rank = acyclic.ranks(queue, queue_off, columns.arrays.messages, np.zeros_like(queue_off), np.empty(0, np.int32))
+    return without_place(queue, queue_off, columns.arrays.messages)
+
+
+def without_place(queue: Ints, queue_off: Offsets, messages: int) -> tuple[int, list[Ints]]:
+    """What has no place in any order that all queues fit into: deliveries looked at, and the findings as columns."""
+    rank = acyclic.ranks(queue, queue_off, messages, np.zeros_like(queue_off), np.empty(0, np.int32))
     if acyclic.rises(queue, queue_off, rank):
         return queue.size, [np.empty(0, np.int32)] * 2
     stuck = np.flatnonzero(rank < 0).astype(np.int32)
@@ -272,11 +277,7 @@ def _one_order(columns: Columns) -> tuple[int, list[Ints]]:
 def _by_topic(columns: Columns, check: str) -> tuple[int, list[Ints]]:
     """Per topic, one order that the delivery orders of all receivers fit into; as for `acyclic`, what has no place."""
     queue, queue_off, _ = queues_by_topic(columns.arrays, check)
-    rank = acyclic.ranks(queue, queue_off, columns.arrays.messages, np.zeros_like(queue_off), np.empty(0, np.int32))
-    if acyclic.rises(queue, queue_off, rank):
-        return queue.size, [np.empty(0, np.int32)] * 2
-    stuck = np.flatnonzero(rank < 0).astype(np.int32)
-    return queue.size, [stuck, np.zeros_like(stuck)]
+    return without_place(queue, queue_off, columns.arrays.messages)
 
 
 def _real_time(columns: Columns) -> tuple[int, list[Ints]]:
@@ -293,13 +294,18 @@ def _real_time(columns: Columns) -> tuple[int, list[Ints]]:
 
 def _prefix(columns: Columns) -> tuple[int, list[Ints]]:
     """If counting never as last leaves no cycle, prefix order holds; otherwise look at every pair that matters."""
-    arrays = columns.arrays
-    queue, queue_off, missed_off, missed = queues_of(arrays, "prefix")
-    rank = acyclic.ranks(queue, queue_off, arrays.messages, missed_off, missed)
+    return against_prefix(*queues_of(columns.arrays, "prefix"), columns.arrays.messages)
+
+
+def against_prefix(
+    queue: Ints, queue_off: Offsets, missed_off: Offsets, missed: Ints, messages: int
+) -> tuple[int, list[Ints]]:
+    """Deliveries looked at, and as columns: message, queue, the queue that has it the other way, and against what."""
+    rank = acyclic.ranks(queue, queue_off, messages, missed_off, missed)
     if not (rank < 0).any():
         return queue.size, [np.empty(0, np.int32)] * 4
-    start, where, position = acyclic.occurrences(queue, queue_off, arrays.messages)
-    lacking_off, lacking, _ = acyclic.occurrences(missed, missed_off, arrays.messages)
+    start, where, position = acyclic.occurrences(queue, queue_off, messages)
+    lacking_off, lacking, _ = acyclic.occurrences(missed, missed_off, messages)
     found = prefix.violations(queue, queue_off, missed_off, missed, start, where, position, lacking_off, lacking)
     return queue.size, list(found)
 

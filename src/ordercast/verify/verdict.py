@@ -23,6 +23,8 @@ ABOUT_TOTALS: tuple[str, ...] = ("total-topic", "real-time")
 """Checks on the total messages of a topic, whatever their keys."""
 ONE_ORDER = "one-order"
 """The check on all messages of a topic: whoever skips some has the others in the same order as everybody."""
+WITHOUT_PLACE: tuple[str, ...] = ("acyclic", "total-topic", ONE_ORDER)
+"""Checks whose findings are messages that have no place in any one order; one cycle explains them all."""
 ON_CLAIM: tuple[str, ...] = ("genuine", *ABOUT_TOTALS, ONE_ORDER)
 """Checks that no guarantee implies: for runs that claim them and callers that ask."""
 

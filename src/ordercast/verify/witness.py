@@ -13,29 +13,33 @@ from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.jit import NEVER
 from ordercast.verify.keys import hot_keys
 from ordercast.verify.tasks import queues_by_topic, queues_of
-from ordercast.verify.verdict import ONE_ORDER, Witness, WitnessEvent
+from ordercast.verify.verdict import ONE_ORDER, WITHOUT_PLACE, Witness, WitnessEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ordercast.verify.columns import Columns
     from ordercast.verify.kernels.jit import Ints, Offsets
 
-_STARTS = 1000
+STARTS = 1000
 """Messages from which a shortest cycle is sought; with more of them stuck, a short one is found long before."""
 
 
 Cycle = tuple[list[int], list[int]]
 """Messages, and for each the receiver that delivered it before the next one."""
+Cycles = dict[tuple[str, int], Cycle]
+"""By check, and for `total` by key (else 0)."""
 
 
 def witnesses(
-    columns: Columns, check: str, findings: list[tuple[int, ...]], cycles: dict[int, Cycle] | None = None
+    columns: Columns, check: str, findings: list[tuple[int, ...]], cycles: Cycles | None = None
 ) -> list[Witness]:
-    """The findings of one check as stories. `cycles` are those of keys, where they are known already."""
+    """The findings of one check as stories. `cycles` are those that are known already."""
     teller = _Teller(columns, cycles or {})
     if not findings:
         return []
+    if (check, 0) in teller.cycles and check in WITHOUT_PLACE:
+        return [teller.with_events(teller.around, (check, *teller.cycles[check, 0]))]
     if check == "acyclic":  # Its findings are the messages that no order can place; one cycle explains them.
         return [teller.with_events(teller.cycle, (check, *queues_of(columns.arrays, check)[:2]))]
     if check in ("total-topic", ONE_ORDER):
@@ -58,7 +62,7 @@ def witnesses(
 class _Teller:
     """Turns the numbers of one run into names and sentences."""
 
-    def __init__(self, columns: Columns, cycles: dict[int, Cycle]) -> None:
+    def __init__(self, columns: Columns, cycles: Cycles) -> None:
         self.columns = columns
         self.cycles = cycles
         self.arrays = columns.arrays
@@ -208,8 +212,8 @@ class _Teller:
         return bool(np.isin(of[off[earlier] : off[earlier + 1]], of[off[later] : off[later + 1]]).any())
 
     def total(self, m: int, receiver: int, key: int, kind: int, sync: int, other: int) -> Witness:
-        if kind == total.CYCLE and key in self.cycles:
-            return self.around("total", *self.cycles[key])
+        if kind == total.CYCLE and ("total", key) in self.cycles:
+            return self.around("total", *self.cycles["total", key])
         if kind == total.CYCLE:
             return self.cycle("total", *self._queues_of_key(key))
         node, name, point = self.node(receiver), self.message(m), self.message(sync)
@@ -287,16 +291,24 @@ class _Teller:
 
 def fewest_in_a_cycle(queue: Ints, queue_off: Offsets, messages: int) -> Cycle:
     """Of queues that fit into no one order: a cycle through the fewest of them, as messages and queues."""
+    *_, (_, best) = fewer_and_fewer(queue, queue_off, messages)
+    return best
+
+
+def fewer_and_fewer(queue: Ints, queue_off: Offsets, messages: int) -> Iterator[tuple[int, Cycle]]:
+    """Cycles of queues that fit into no one order, as messages and queues, each with the message it was sought from.
+
+    Sought from one stuck message after the other; each goes through fewer queues than the one before.
+    """
     no_debts = np.zeros_like(queue_off), np.empty(0, np.int32)
     rank = acyclic.ranks(queue, queue_off, messages, *no_debts)
     index = acyclic.occurrences(queue, queue_off, messages)
-    best: tuple[Ints, Ints] | None = None
-    for origin in np.flatnonzero(rank < 0)[:_STARTS]:
-        limit = best[0].size if best is not None else queue.size + 1
-        found, queues = acyclic.shortest_cycle(queue, queue_off, *index, int(origin), limit)
+    least = queue.size + 1
+    for origin in np.flatnonzero(rank < 0)[:STARTS].tolist():
+        found, queues = acyclic.shortest_cycle(queue, queue_off, *index, origin, least)
         if found.size:
-            best = found, queues
-        if best is not None and best[0].size <= 2:
-            break
-    assert best is not None, "a stuck message without a cycle"
-    return best[0].tolist(), best[1].tolist()
+            least = found.size
+            yield origin, (found.tolist(), queues.tolist())
+        if least <= 2:
+            return
+    assert least <= queue.size, "a stuck message without a cycle"

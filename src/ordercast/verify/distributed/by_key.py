@@ -1,48 +1,53 @@
-"""The fifth stage, by key: total order, with the deliveries of a key by all receivers in one place."""
+"""Total order, block by block of keys: the deliveries of a key by all receivers are in one place."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
-import pyarrow as pa
 
-from ordercast.verify.distributed.part import FOUND, RESULT
-from ordercast.verify.distributed.wire import unpacked, values
+from ordercast.verify.distributed.blocks import FoundInBlock
+from ordercast.verify.distributed.wire import packed
 from ordercast.verify.kernels.total import CYCLE, runs
-from ordercast.verify.keys import Keyed, judge_keyed
-from ordercast.verify.tasks import Partial, partial_of
+from ordercast.verify.keys import Keyed, by_key, hot_keys, judge_keyed
+from ordercast.verify.tasks import partial_of
 from ordercast.verify.witness import Cycle, fewest_in_a_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ordercast.verify.distributed.setup import Setup
-
-
-class FoundByKey(msgspec.Struct):
-    """What was found in one block of keys, and of keys without an order: a shortest cycle."""
-
-    partial: Partial
-    cycles: dict[int, Cycle]
-
+    from ordercast.verify.columns import Arrays
 
 _COLUMNS = ("key", "receiver", "message", "place", "is_total")
 
 
-def judge_block(setup: Setup, _: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+def keys_for(arrays: Arrays, blocks: range) -> Iterator[tuple[int, bytes]]:
+    """What some receivers delivered and what they missed of the keys that order anything, by block."""
+    keys = hot_keys(arrays)
+    delivered, lacking = by_key(arrays, keys)
+    for number, block in enumerate(blocks):
+        chosen = np.flatnonzero(keys % len(blocks) == number)
+        if chosen.size:
+            columns = {**_columns(delivered, chosen, ""), **_columns(lacking, chosen, "lack_")}
+            if columns["key"].size or columns["lack_key"].size:
+                yield block, packed(None, columns)
+
+
+def _columns(keyed: Keyed, chosen: Any, prefix: str) -> dict[str, Any]:
+    sizes = np.diff(keyed.start)[chosen]
+    rows = np.repeat(keyed.start[:-1][chosen] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+    columns = {"key": np.repeat(keyed.keys[chosen], sizes)}
+    columns |= {name: getattr(keyed, name)[rows] for name in ("receiver", "message", "place", "is_total")}
+    return {prefix + name: values for name, values in columns.items()}
+
+
+def judge_keys_of(parts: list[dict[str, Any]], cap: int) -> FoundInBlock:
     """Judge the keys of one block."""
-    if not table.num_rows:
-        return
-    parts = [unpacked(value)[1] for value in values(table, "data")]
     keys = np.unique(np.concatenate([part[name] for part in parts for name in ("key", "lack_key")]))
     delivered = _keyed(parts, keys, "")
     deliveries, found = judge_keyed(delivered, _keyed(parts, keys, "lack_"))
-    partial = partial_of("total", deliveries, found, setup.witnesses)
-    cycles = {f[2]: _cycle(delivered, f[2]) for f in partial.findings if f[3] == CYCLE}
-    data = msgspec.msgpack.encode(FoundByKey(partial, cycles))
-    yield pa.RecordBatch.from_pydict({"block": [RESULT], "data": [data]}, schema=FOUND)
+    partial = partial_of("total", deliveries, found, cap)
+    return FoundInBlock(partial, {f[2]: _cycle(delivered, f[2]) for f in partial.findings if f[3] == CYCLE})
 
 
 def _keyed(parts: list[dict[str, Any]], keys: Any, prefix: str) -> Keyed:

@@ -2,8 +2,9 @@
 
 1. `scan` deals the rows out by message. 2. `intern`, by message, gives numbers to ids and deals the rows out by
 receiver. 3. `order`, one task, numbers the messages along one possible execution. 4. `judge_part`, by receiver, runs
-the checks. 5. `judge_block`, by key, judges total order. 6. `tell`, if anything is wrong, tells the stories. What moves
-the tables between them is a `TableFlow`: Spark, or in tests this process.
+the checks. 5. `judge_block` judges what needs all receivers in one place, by key or topic where it can. 6. `tell`, if
+anything is wrong, tells the stories. What moves the tables between them is a `TableFlow`: Spark, or in tests this
+process.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import msgspec
 import pyarrow as pa
 
 from ordercast.trace.store import TraceError
-from ordercast.verify.distributed.by_key import FoundByKey, judge_block
+from ordercast.verify.distributed.blocks import FOUND, RESULT, FoundInBlock, blocks_of, cycles_in
+from ordercast.verify.distributed.by_key import judge_keys_of
+from ordercast.verify.distributed.by_queue import judge_queues
 from ordercast.verify.distributed.intern import INTERNED, TO_ORDER, intern
 from ordercast.verify.distributed.order import ORDERED, order
-from ordercast.verify.distributed.part import FOUND, JUDGED, RESULT, PartFound, judge_part
+from ordercast.verify.distributed.part import PartFound, judge_part
 from ordercast.verify.distributed.scan import SCANNED, scan
 from ordercast.verify.distributed.stories import Asking, Told, only_nodes, tell
-from ordercast.verify.distributed.wire import values
+from ordercast.verify.distributed.wire import unpacked, values
 from ordercast.verify.judge import is_told, verdict_of
 from ordercast.verify.rows import SeqHole, holes_in_words
 from ordercast.verify.tasks import merge
-from ordercast.verify.verdict import ASSUMED, EXCUSED, MADE, MISSING, OWED, UNORDERED
+from ordercast.verify.verdict import ASSUMED, EXCUSED, MADE, MISSING, OWED, UNORDERED, WITHOUT_PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from ordercast.verify.distributed.setup import Setup
     from ordercast.verify.tasks import Partial
     from ordercast.verify.verdict import Verdict, Witness
+    from ordercast.verify.witness import Cycles
 
     Batches = Iterable[pa.RecordBatch]
     Scanning = Callable[[Setup, Batches], Iterator[pa.RecordBatch]]
@@ -83,14 +87,6 @@ class TableFlow(Protocol[F]):
         """All rows, here."""
 
 
-class WholeRunError(Exception):
-    """The run is held to checks that look at it as a whole."""
-
-    def __init__(self, checks: list[str]) -> None:
-        super().__init__(", ".join(checks))
-        self.checks = checks
-
-
 def judge(
     flow: TableFlow[F], rows: F, setup: Setup, counts: dict[str, int], names_at: Callable[[list[int]], list[str]],
     scanning: Scanning = scan,
@@ -110,11 +106,9 @@ def judge(
     results = values(flow.collected(flow.where(judged, "block", RESULT, RESULT)), "data")
     found = sorted((msgspec.msgpack.decode(data, type=PartFound) for data in results), key=lambda one: one.part)
     about = _about(setup, found, counts)
-    _expect_by_receiver(about, found[0].held)
-    keyed = flow.where(judged, "block", 0, setup.cut.key_blocks)
-    by_key = _by_key(flow, keyed, setup) if "total" in found[0].held and "total" in about.checks else []
-    merged = _merged(setup, about, found, by_key)
-    asked = _asking(about, merged, found, by_key, names_at)
+    together = _together(flow, judged, setup, blocks_of(about.checks, found[0].held, setup.cut))
+    merged = _merged(setup, about, found, together)
+    asked = _asking(about, merged, found, cycles_in(together), names_at)
     stories = _told(flow, to_order, to_parts, setup, asked) if asked.findings else {}
     return verdict_of(about, merged, lambda check, _: stories.get(check, []), witnesses=setup.witnesses)
 
@@ -146,21 +140,30 @@ def _about(setup: Setup, found: list[PartFound], counts: dict[str, int]) -> RunF
     return about
 
 
-def _expect_by_receiver(about: RunFacts, held: list[str]) -> None:
-    beyond = [check for check in about.checks if check not in JUDGED and (check in held or check in about.claimed)]
-    if beyond:
-        raise WholeRunError(beyond)
-
-
-def _by_key(flow: TableFlow[F], keyed: F, setup: Setup) -> list[FoundByKey]:
-    blocks = range(setup.cut.key_blocks)
-    frame = flow.grouped(keyed, "block", partial(judge_block, setup), FOUND, values=blocks)
+def _together(flow: TableFlow[F], judged: F, setup: Setup, blocks: dict[str, range]) -> list[FoundInBlock]:
+    """What is found where the deliveries of all receivers are in one place."""
+    if not blocks:
+        return []
+    all_blocks = range(max(mine.stop for mine in blocks.values()))
+    rows = flow.where(judged, "block", all_blocks.start, all_blocks.stop - 1)
+    frame = flow.grouped(rows, "block", partial(judge_block, setup, blocks), FOUND, values=all_blocks)
     data = values(flow.collected(frame), "data")
-    return [msgspec.msgpack.decode(one, type=FoundByKey) for one in data]
+    return [msgspec.msgpack.decode(one, type=FoundInBlock) for one in data]
 
 
-def _merged(setup: Setup, about: RunFacts, found: list[PartFound], by_key: list[FoundByKey]) -> dict[str, Partial]:
-    partials = [part for one in found for part in one.partials] + [one.partial for one in by_key]
+def judge_block(setup: Setup, blocks: dict[str, range], block: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Judge one block, by the check that it belongs to."""
+    if not table.num_rows:
+        return
+    check = next(check for check, mine in blocks.items() if block in mine)
+    parts = [unpacked(value)[1] for value in values(table, "data")]
+    cap = setup.witnesses
+    found = judge_keys_of(parts, cap) if check == "total" else judge_queues(check, parts, cap)
+    yield pa.RecordBatch.from_pydict({"block": [RESULT], "data": [msgspec.msgpack.encode(found)]}, schema=FOUND)
+
+
+def _merged(setup: Setup, about: RunFacts, found: list[PartFound], together: list[FoundInBlock]) -> dict[str, Partial]:
+    partials = [part for one in found for part in one.partials] + [one.partial for one in together]
     for part in partials:
         if part.check == "genuine" and not about.sends_recorded:
             part.deliveries = 0
@@ -173,20 +176,27 @@ def _asking(
     about: RunFacts,
     merged: dict[str, Partial],
     found: list[PartFound],
-    by_key: list[FoundByKey],
+    cycles: Cycles,
     names_at: Callable[[list[int]], list[str]],
 ) -> Asking:
     """What has to be told, and whose logs are needed whole for it."""
     told = {check: part.findings for check, part in merged.items() if check in about.checks and is_told(about, part)}
-    cycles = {key: cycle for one in by_key for key, cycle in one.cycles.items()}
     first = {m: at for one in found for m, at in one.first.items()}
+    first_by = {m: by for one in found for m, by in one.first_by.items()}
     receivers: set[int] = set()
     nodes: set[int] = set()
     for check, findings in told.items():
+        if (check, 0) in cycles and check in WITHOUT_PLACE:
+            receivers.update(cycles[check, 0][1])
+            continue
         for finding in findings if check not in ("convergence", "genuine") else ():
             receivers.add(finding[1])
             if check == "total":
-                receivers |= {finding[5], *cycles.get(finding[2], ([], []))[1]}
+                receivers |= {finding[5], *cycles.get((check, finding[2]), ([], []))[1]}
+            if check == "prefix":
+                receivers.add(finding[2])
+            if check == "real-time":
+                receivers.add(first_by[finding[2]])
             if check == "agreement" and first[finding[0]] < _NEVER:
                 nodes.add(first[finding[0]] >> 32)
     nodes |= {found[0].nodes[receiver] for receiver in receivers if receiver >= 0}

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from ordercast.trace.store import TraceError
 from ordercast.verify.arrow import taken
+from ordercast.verify.build import NO_TIME as NEVER
 from ordercast.verify.build import left_by, lives_of, present_at_the_end
 from ordercast.verify.distributed.rows import rare_rows
-from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, one_row
+from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, NO_TIME, one_row
 from ordercast.verify.distributed.setup import AGAIN, NO_MESSAGE, place
 from ordercast.verify.distributed.wire import column, packed, schema_of, table_bytes, table_from
 from ordercast.verify.rows import KIND
@@ -68,6 +69,8 @@ def intern(setup: Setup, bucket: int, table: pa.Table) -> Iterator[pa.RecordBatc
     strangers, which = np.unique(message[unknown], return_inverse=True)
     code[unknown] = NOBODYS - 1 - which
     facts = _deliveries(setup, node, seq, kind, code, node[publishes[original]], seq[publishes[original]])
+    if setup.asks_real_time:
+        facts |= _first_moments(setup, node, seq, kind, code, times, original.size)
     chosen = (known & (kind == KIND["deliver"])) | (kind == KIND["publish"])
     chosen &= seq < setup.nodes.published_until[node]
     rows = node, seq, kind, code, times
@@ -125,6 +128,26 @@ def _deliveries(
     first = np.full(pub_node.size, np.iinfo(np.int64).max, np.int64)
     np.minimum.at(first, message, place(node[delivers], seq[delivers]))
     return {"copied": copied, "first": first, "own": np.array([own.any()])}
+
+
+def _first_moments(
+    setup: Setup, node: Any, seq: Any, kind: Any, code: Any, times: Any, messages: int
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Of each message: when it was first delivered, and by which receiver; what a receiver repeats does not count."""
+    delivers = np.flatnonzero((kind == KIND["deliver"]) & (code >= 0))
+    receiver = setup.receivers(node[delivers], seq[delivers])
+    message, time_ns = code[delivers], times[delivers]
+    time_ns = np.where(time_ns == NO_TIME, NEVER, time_ns)
+    order = np.lexsort((seq[delivers], receiver, message))
+    again = np.zeros(order.size, bool)
+    again[1:] = (np.diff(message[order]) == 0) & (np.diff(receiver[order]) == 0)
+    order = order[~again]
+    order = order[np.lexsort((receiver[order], time_ns[order], message[order]))]
+    found, first = np.unique(message[order], return_index=True)
+    first_ns = np.full(messages, NEVER, np.int64)
+    first_by = np.full(messages, -1, np.int32)
+    first_ns[found], first_by[found] = time_ns[order][first], receiver[order][first]
+    return {"first_ns": first_ns, "first_by": first_by}
 
 
 def _first_met(count: int, which: Any, node: Any, seq: Any, kind: Any) -> np.ndarray[Any, Any]:

@@ -121,6 +121,9 @@ def numbered(setup: Setup, table: pa.Table, more: pa.Table | None = None, whole_
         "pub_seq": rows.seq[logs.publication],
         "copied": copied[rows.msg[logs.publication]],
     }
+    for name in ("first_ns", "first_by") if setup.asks_real_time else ():
+        of_code = np.concatenate([fact[name] for fact in facts]) if facts else np.empty(0, np.int64)
+        arrays[name] = of_code[rows.msg[logs.publication]]
     past = None
     if not setup.dated:
         same = (scopes.causal, scopes.order) == ("global", "session") and local is None

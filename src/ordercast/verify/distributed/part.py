@@ -25,12 +25,14 @@ from ordercast.verify.build import (
     outsiders,
 )
 from ordercast.verify.columns import Arrays, Columns, Names, RunFacts
+from ordercast.verify.distributed.blocks import FOUND, RESULT, TOGETHER, blocks_of
+from ordercast.verify.distributed.by_key import keys_for
+from ordercast.verify.distributed.by_queue import queues_for
 from ordercast.verify.distributed.order import Ordered, ordered_from
 from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled
 from ordercast.verify.distributed.setup import AGAIN
-from ordercast.verify.distributed.wire import column, packed, schema_of, unpacked, values
+from ordercast.verify.distributed.wire import column, unpacked, values
 from ordercast.verify.kernels.integrity import overtaken
-from ordercast.verify.keys import Keyed, by_key, hot_keys
 from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import settle_members
 from ordercast.verify.order import Scopes
@@ -43,12 +45,6 @@ if TYPE_CHECKING:
 
     from ordercast.verify.distributed.setup import Setup
     from ordercast.verify.obligations import Owed
-
-FOUND = schema_of(block=pa.int32(), data=pa.binary())
-RESULT = -1
-"""The block of a row that is what a part found; rows of other blocks are deliveries of their keys."""
-JUDGED = ("integrity", "agreement", "fifo", "causal", "optimistic-causal", "total", "convergence", "genuine")
-"""The checks that are judged by receiver, or by key; all others look at the run as a whole."""
 
 
 class PartFound(msgspec.Struct):
@@ -67,6 +63,8 @@ class PartFound(msgspec.Struct):
     """Of each receiver of the run."""
     first: dict[int, int]
     """Of messages that were missed: where they were first delivered."""
+    first_by: dict[int, int]
+    """Of messages that were overtaken in real time: by whom they were first delivered, by the clock."""
 
 
 class Side:
@@ -106,6 +104,8 @@ class Side:
             "odd": np.concatenate(odd),
             "outsiders": self._outsiders(),
         }
+        if "first_ns" in self.ordered.arrays:
+            given["published_ns"] = published.time_ns
         for name in ("topic", "obliges", "key_off", "keys", "key_topic"):
             given[name] = getattr(duties, name)
         return Columns(about, Arrays(**given), names)
@@ -124,6 +124,7 @@ class Side:
         about.one_clock = self.setup.dated
         about.left = left_by(self.rows, self.lives)
         about.live_rows = self.ordered.about.live
+        about.asks_real_time = "real-time" in self.ordered.about.held
         about.digests = last_digests(self.rows, self.lives)
         about.claimed = [*about.claimed, *["convergence"] * bool(about.digests)]
         return about
@@ -135,7 +136,11 @@ class Side:
 def _nothing() -> dict[str, Any]:
     none = np.empty(0, np.int32)
     empty: dict[str, Any] = {field.name: none for field in fields(Arrays)}
-    return {**empty, "outsiders": none.reshape(0, 3), "published_ns": none.astype(np.int64)}
+    return {
+        **empty,
+        "outsiders": none.reshape(0, 3),
+        **dict.fromkeys(("published_ns", "first_ns"), none.astype(np.int64)),
+    }
 
 
 def judge_part(setup: Setup, part: int, rows: pa.Table, order: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -149,8 +154,7 @@ def judge_part(setup: Setup, part: int, rows: pa.Table, order: pa.Table) -> Iter
     names = Names(pa.array([]), pa.array(setup.nodes.names, pa.string()), pa.array([]), pa.array([]))
     columns = side.columns(side.about(), names)
     yield _row(RESULT, msgspec.msgpack.encode(_found(side, columns, part, first_met.size)))
-    if "total" in ordered.about.held and "total" in columns.about.checks:
-        yield from _by_key(setup, columns.arrays)
+    yield from _together(setup, ordered, columns)
 
 
 def _logs(rows: SomeRows, lives: Lives, ordered: Ordered, first_met: Any, mine: Any) -> Logs:
@@ -201,12 +205,14 @@ def _found(side: Side, columns: Columns, part: int, strangers: int) -> PartFound
     holes, lacking = _holes(side)
     partials = _partials(side, columns, part)
     missed = [finding[0] for partial in partials if partial.check == "agreement" for finding in partial.findings]
+    hurried = [finding[2] for partial in partials if partial.check == "real-time" for finding in partial.findings]
     return PartFound(
         part=part,
         messages=side.ordered.number.size,
         nodes=side.lives.node.tolist(),
         partials=partials,
         first={m: int(side.ordered.first[m]) for m in missed},
+        first_by={m: int(columns.arrays.first_by[m]) for m in hurried},
         counts=_counts(side.rows, side.owed, columns, side.ordered.number.size + strangers),
         about=columns.about,
         assumed=side.assumed,
@@ -253,13 +259,13 @@ def _partials(side: Side, columns: Columns, part: int) -> list[Partial]:
     first, last = (int(receivers[0]), int(receivers[-1]) + 1) if receivers.size else (0, 0)
     partials = []
     for check in columns.about.checks:
-        if check not in JUDGED or check == "total":
+        if check in TOGETHER:
             continue
         if check in ("fifo", "causal", "optimistic-causal"):
             if check in side.ordered.about.held:
                 blocks = range(first, last, BLOCK)
                 partials += [run_task(columns, Task(check, b, min(b + BLOCK, last)), cap=cap) for b in blocks]
-        elif check != "agreement" or check in side.ordered.about.held:
+        elif check not in ("agreement", "real-time") or check in side.ordered.about.held:
             found = run_task(columns, Task(check, 0, 0), cap=cap)
             if check == "genuine":  # Whether anybody recorded a send, only all parts together know.
                 found.deliveries = int((columns.arrays.ev >= 0).sum())
@@ -269,28 +275,17 @@ def _partials(side: Side, columns: Columns, part: int) -> list[Partial]:
     return partials
 
 
-def _by_key(setup: Setup, arrays: Arrays) -> Iterator[pa.RecordBatch]:
-    """What was delivered and what was missed of the keys that order anything, by blocks of keys."""
-    keys = hot_keys(arrays)
-    delivered, lacking = by_key(arrays, keys)
-    for block in range(setup.cut.key_blocks):
-        chosen = np.flatnonzero(keys % setup.cut.key_blocks == block)
-        if chosen.size:
-            columns = {**_columns(delivered, chosen, ""), **_columns(lacking, chosen, "lack_")}
-            if columns["key"].size or columns["lack_key"].size:
-                yield _row(block, packed(None, columns))
-
-
-def _columns(keyed: Keyed, chosen: Any, prefix: str) -> dict[str, Any]:
-    sizes = np.diff(keyed.start)[chosen]
-    rows = np.repeat(keyed.start[:-1][chosen] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
-    columns = {"key": np.repeat(keyed.keys[chosen], sizes)}
-    columns |= {name: getattr(keyed, name)[rows] for name in ("receiver", "message", "place", "is_total")}
-    return {prefix + name: values for name, values in columns.items()}
+def _together(setup: Setup, ordered: Ordered, columns: Columns) -> Iterator[pa.RecordBatch]:
+    """What checks need that are not decided receiver by receiver, by block."""
+    for check, blocks in blocks_of(columns.about.checks, ordered.about.held, setup.cut).items():
+        arrays = columns.arrays
+        rows = keys_for(arrays, blocks) if check == "total" else queues_for(arrays, check, blocks)
+        for block, data in rows:
+            yield _row(block, data)
 
 
 def _row(block: int, data: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"block": [block], "data": [data]}, schema=FOUND)
 
 
-__all__ = ["FOUND", "JUDGED", "RESULT", "PartFound", "Side", "judge_part"]
+__all__ = ["PartFound", "Side", "judge_part"]

@@ -120,6 +120,12 @@ class Setup:
         """Whether all nodes share one clock."""
         return self.asked.one_clock or (self.manifest is not None and self.manifest.clock == "global")
 
+    @property
+    def asks_real_time(self) -> bool:
+        """Whether messages may be held to real-time order, and times can tell."""
+        claims = self.manifest.claims if self.manifest else []
+        return self.dated and "real-time" in {*claims, *(self.asked.checks or ())}
+
     def trace(self, table: pa.Table) -> LoadedTrace:
         """The run as the judge knows runs, with `table` for its rows."""
         return LoadedTrace(self.path, self.run, self.manifest, table, self.assumed)

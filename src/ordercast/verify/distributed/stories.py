@@ -10,13 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from ordercast.verify.columns import Names
+from ordercast.verify.distributed.blocks import FOUND, RESULT
 from ordercast.verify.distributed.intern import INTERNED
 from ordercast.verify.distributed.order import numbered
-from ordercast.verify.distributed.part import FOUND, RESULT, Side
+from ordercast.verify.distributed.part import Side
 from ordercast.verify.distributed.scan import one_row
 from ordercast.verify.distributed.wire import column
 from ordercast.verify.verdict import Witness
-from ordercast.verify.witness import Cycle, witnesses
+from ordercast.verify.witness import Cycles, witnesses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ class Asking:
     """Which findings to tell, and what is needed for it."""
 
     findings: dict[str, list[tuple[int, ...]]]
-    cycles: dict[int, Cycle]
+    cycles: Cycles
     invented: list[str]
     """Names of messages that nobody published; they are numbered after all others."""
     nodes: list[int]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 from ordercast.trace.schema import INFO_DIGEST, KINDS
 from ordercast.trace.store import TraceError
 from ordercast.verify.asked import JudgeOptions
-from ordercast.verify.distributed.engine import WholeRunError, judge
+from ordercast.verify.distributed.engine import judge
 from ordercast.verify.distributed.files import MOST_RARE, hash_of, look_at_files, look_from, scan_files
 from ordercast.verify.distributed.look import NodeLook, setup_of
 from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS, scan
@@ -93,11 +93,6 @@ def _judge(
         if problem is None:
             raise
         raise TraceError(problem if problem.startswith(place.path) else f"{place.path}: {problem}") from None
-    except WholeRunError as error:
-        raise TraceError(
-            f"{place.path}: {', '.join(error.checks)} needs the run in one place: judge it there with --no-spark, "
-            "or leave it out with --checks"
-        ) from None
     finally:
         flow.close()
     return msgspec.structs.replace(verdict, engine=DISTRIBUTED)
