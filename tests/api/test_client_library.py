@@ -380,6 +380,21 @@ def test_publishing_without_ever_waiting_ends_before_memory_does() -> None:
     run_async(main)
 
 
+def test_a_run_of_payloads_is_published_as_far_as_the_outbox_has_room() -> None:
+    async def main() -> None:
+        async with cluster(brokers=1) as brokers, brokers.connect("ann", outbox_limit=10) as ann:
+            inbox = await ann.subscribe("t")
+            assert ann.publish_run("t", [b"%d" % number for number in range(100)], keys=["k"], guarantee="fifo") == 80
+            assert ann.publish_run("t", [b"none"]) == 0
+            came = [await inbox.get(20) for _ in range(80)]
+            assert [(one.number, one.payload) for one in came] == [(n, b"%d" % (n - 1)) for n in range(1, 81)]
+            assert {(one.keys, one.guarantee.label) for one in came} == {(("k",), "fifo")}
+            async with brokers.connect("bob", outbox_bytes=200_000) as bob:
+                assert bob.publish_run("u", [bytes(50_000)] * 40) == 32  # Eight times the bytes that may wait.
+
+    run_async(main)
+
+
 @pytest.mark.parametrize("limit", ["outbox_limit", "outbox_bytes"])
 def test_an_outbox_without_room_for_anything_is_refused(limit: str) -> None:
     with pytest.raises(ordercast.UsageError, match=f"{limit}: 0 is less than 1"):

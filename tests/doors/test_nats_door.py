@@ -13,6 +13,8 @@ import pytest
 from nats.aio.msg import Msg
 
 import ordercast
+from ordercast.doors import guests
+from ordercast.doors.nats import wire
 from ordercast.net.wire.credentials import Tls
 from tests.support.certificates import make_certificate
 from tests.support.doors import Line, dial, doors, nats_line
@@ -80,6 +82,46 @@ def test_the_cluster_file_says_what_plain_messages_of_a_topic_are() -> None:
             line.close()
 
     run_async(main)
+
+
+def test_a_burst_larger_than_the_outbox_arrives_whole_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guests, "OUTBOX", 5)
+
+    async def main() -> None:
+        async with doors() as opened:
+            line = await nats_line(opened)
+            await pong(line)
+            await line.say(b"SUB t.> 7\r\nPING\r\n")
+            await pong(line)
+            numbers = [b"%d" % number for number in range(2000)]  # Payloads of several lengths.
+            subjects = [b"t.b" if number == b"1000" else b"t.a" for number in numbers]
+            burst = zip(subjects, numbers, strict=True)
+            await line.say(b"".join(b"PUB %b %d\r\n%b\r\n" % (to, len(it), it) for to, it in burst) + b"PING\r\n")
+            words = (await pong(line)).split()  # Each subscriber may read after the publisher was told: PONG first.
+            while b"1999" not in words or b"1000" not in words:
+                words += (await line.until(b"\r\n")).split()
+            to_a = [number for number in numbers if number != b"1000"]
+            came = [words[at + 4] for at, word in enumerate(words) if word == b"MSG" and words[at + 1] == b"t.a"]
+            assert came == to_a
+            line.close()
+
+    run_async(main)
+
+
+def test_pubs_in_a_row_are_taken_together_and_a_broken_one_is_told() -> None:
+    reader = wire.NatsReader(100)
+    assert reader.feed(b"PUB a 2\r\nxx\r\npub a 2\r\nyy\r\nPUB a 3\r\nzzz\r\nPUB b 0\r\n\r\nPUB b 2\r\nq") == [
+        wire.Pubs("a", [b"xx", b"yy", b"zzz"]),
+        wire.Pubs("b", [b""]),
+    ]
+    assert reader.feed(b"q\r\nPUB b r 1\r\n!\r\nPING\r\n") == [
+        wire.Pubs("b", [b"qq"]),
+        wire.Pub("b", "r", None, b"!"),
+        wire.NatsPing(),
+    ]
+    for data in (b"PUB a 2\r\nxx\r\nPUB a 2\r\nxxx\r\n", b"PUB a 101\r\n" + bytes(101) + b"\r\n"):
+        with pytest.raises(wire.NatsError):
+            reader.feed(data)
 
 
 def test_a_client_gets_what_it_publishes_right_after_it_subscribed_unless_it_wants_no_echo() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ordercast.api.bridge import Bridge
 from ordercast.api.client_journal import told_of
@@ -138,6 +138,23 @@ class PublishingClient:
             self._record(Topic(topic), number)
         return f"{prefix}{number}"
 
+    def publish_run(
+        self, topic: str, payloads: Sequence[bytes], *, keys: Iterable[str] = (), guarantee: str | Guarantee = "causal"
+    ) -> int:
+        """Publish as many of the payloads, from the first on, as the outbox has room for; how many that were.
+
+        The same as `publish_soon` for each of them, several times as fast.
+        """
+        level, _ = self._begin(topic, payloads[0] if payloads else b"", guarantee)
+        run = self._with_room(payloads[: max(0, self._budget)])
+        self._budget -= len(run)
+        named = keys_of(None, keys) if keys else NO_KEY
+        first = self._machine.publish_run(Topic(topic), run, named, level, self._wall_ns)
+        if self._bridge.journal is not None:
+            for number in range(first, first + len(run)):
+                self._record(Topic(topic), number)
+        return len(run)
+
     async def publish_many(
         self, topic: str, payloads: Iterable[bytes], *, key: str | None = None, keys: Iterable[str] = (),
         guarantee: str | Guarantee = "causal", ack: str = SAFE, timeout: float | None = None,
@@ -165,6 +182,16 @@ class PublishingClient:
         done = self._bridge.waiting_of(Topic(topic)).wait(EDGE, number)
         if done is not None:
             await done
+
+    def _with_room(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
+        """Those, from the first on, that may be published although some are large."""
+        for at, size in enumerate(map(len, payloads)):
+            if size > self._plain_bytes:
+                try:
+                    self._weigh(size)
+                except OutboxFull:
+                    return payloads[:at]
+        return payloads
 
     def _weigh(self, size: int) -> None:
         """A large payload: whether it may be published."""

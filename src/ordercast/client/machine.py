@@ -16,7 +16,7 @@ from ordercast.client.deliveries import Deliveries
 from ordercast.client.history import Histories, HistoryRead, PastStart, Start
 from ordercast.client.interests import Interests
 from ordercast.client.joining import TopicJoining
-from ordercast.client.membership import LIVE, NO_KEY
+from ordercast.client.membership import LIVE, NO_KEY, Membership
 from ordercast.client.ports import ClientApp, ClientLedger, NoClientLedger, SavedClient
 from ordercast.client.replay import Replays
 from ordercast.client.session import Session
@@ -118,8 +118,7 @@ class ClientMachine(ProcessMachine):
         """
         membership = self.topics.get(topic)
         if membership is None or membership.wants is None:
-            receives = self.interests.receive_what_is_published(topic)
-            membership = self.joining.want(topic, receives=receives)
+            membership = self._join_to_publish(topic)
         number = membership.counter + 1
         membership.counter = number
         publication = Publication(
@@ -131,6 +130,28 @@ class ClientMachine(ProcessMachine):
             membership.unsent.append(publication)
         self.session.unsent.add(topic)
         return number
+
+    def publish_run(
+        self, topic: Topic, payloads: Sequence[bytes], keys: tuple[str, ...], guarantee: Guarantee, published_ns: int
+    ) -> int:
+        """BRK-C1 for several publications that differ in their payloads alone; the number of the first."""
+        membership = self.topics.get(topic)
+        if membership is None or membership.wants is None:
+            membership = self._join_to_publish(topic)
+        origin, first = self.session.origin, membership.counter + 1
+        run = [
+            Publication(origin, number, topic, payload, guarantee, keys, published_ns)
+            for number, payload in enumerate(payloads, first)
+        ]
+        membership.counter += len(run)
+        membership.outbox.update(zip(range(first, first + len(run)), run, strict=True))
+        if membership.phase == LIVE:
+            membership.unsent.extend(run)
+        self.session.unsent.add(topic)
+        return first
+
+    def _join_to_publish(self, topic: Topic) -> Membership:
+        return self.joining.want(topic, receives=self.interests.receive_what_is_published(topic))
 
     def subscribe(self, topic: Topic) -> None:
         """Become a receiving member; `app.live` follows."""

@@ -28,7 +28,7 @@ _SAFE_S = 30.0
 """A PING that waits longer for what was published before it is not answered, and says why."""
 _WRITE_BUFFER_BYTES = 1 << 18
 _MUCH_WAITS = 512
-"""Operations that may wait before no more are read."""
+"""Operations, each PUB one, that may wait before no more are read."""
 
 
 class Door(Protocol):
@@ -77,6 +77,8 @@ class NatsConnection(asyncio.Protocol):
         self._room = asyncio.Event()
         self._room.set()
         self._pings_out = 0
+        self._held_back = False
+        """Nothing is read at the moment."""
         self._ended = False
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -122,23 +124,38 @@ class NatsConnection(asyncio.Protocol):
 
     def _take(self, operations: list[wire.Operation]) -> None:
         """Do what can be done at once; the rest waits its turn."""
-        begin = 0
-        if self._working is None and self.client is not None and not self.said.verbose:
-            begin = self._door.publisher.publish_plain(self.client, operations)
-        for at, operation in enumerate(operations[begin:] if begin else operations, begin):
+        for at, operation in enumerate(operations):
             if self._working is not None or not self._at_once(operation):
                 self._waiting.extend(operations[at:])
                 self._work()
+                self._hold_back()
                 return
 
     def _at_once(self, operation: wire.Operation) -> bool:
         """Do it if that takes no waiting; whether it is done."""
+        if isinstance(operation, wire.Pubs):
+            return self.client is not None and self._publish_run(self.client, operation)
         if isinstance(operation, wire.Pub):
             return self.client is not None and self._publish(self.client, operation)
         return isinstance(operation, wire.NatsPong)
 
+    def _publish_run(self, client: Client, run: wire.Pubs) -> bool:
+        """Publish what there is room for; whether that was all. What is left is left in the run."""
+        try:
+            done = self._door.publisher.publish_run(client, run)
+        except UsageError as error:  # It is about the subject, or the topic's default: so about all of them.
+            done = len(run.payloads)
+            self._write(wire.error(f"Invalid Subject: {error}") * done)
+        else:
+            if self.said.verbose:
+                self._write(wire.OK * done)
+        if done < len(run.payloads):
+            del run.payloads[:done]
+            return False
+        return True
+
     def _publish(self, client: Client, pub: wire.Pub) -> bool:
-        """Publish; False: there is no room at the moment, or it is the first of a burst that has to be paced."""
+        """Publish; False: there is no room at the moment."""
         try:
             request = self._door.publisher.publish(client, pub)
         except OutboxFull:
@@ -170,14 +187,8 @@ class NatsConnection(asyncio.Protocol):
 
     async def _work_off(self) -> None:
         """Do what waits, one after the other; nothing more is read while much of it waits."""
-        transport = self._transport
-        assert transport is not None
-        paused = False
         try:
             while self._waiting:
-                if len(self._waiting) > _MUCH_WAITS and not paused:
-                    transport.pause_reading()
-                    paused = True
                 operation = self._waiting.popleft()
                 if not self._at_once(operation):
                     await self._slowly(operation)
@@ -187,8 +198,19 @@ class NatsConnection(asyncio.Protocol):
             self._say_and_end("Connection to the brokers lost", str(error))
         finally:
             self._working = None
-            if paused and not transport.is_closing():
-                transport.resume_reading()
+            self._read_on()
+
+    def _hold_back(self) -> None:
+        """Read no more while much waits."""
+        waiting = sum([len(one.payloads) if isinstance(one, wire.Pubs) else 1 for one in self._waiting])
+        if waiting > _MUCH_WAITS and not self._held_back and self._transport is not None:
+            self._held_back = True
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._held_back and self._transport is not None and not self._transport.is_closing():
+            self._held_back = False
+            self._transport.resume_reading()
 
     async def _slowly(self, operation: wire.Operation) -> None:
         if isinstance(operation, wire.Connect):
@@ -200,9 +222,10 @@ class NatsConnection(asyncio.Protocol):
                 self._write(wire.PONG)
                 return
             raise wire.NatsError("Authorization Violation", "speaks before it introduced itself")
-        if isinstance(operation, wire.Pub):
+        if isinstance(operation, wire.Pubs | wire.Pub):
             await client.drain(_SAFE_S)
-            self._publish(client, operation)
+            while not self._at_once(operation):
+                await client.drain(_SAFE_S)
         elif isinstance(operation, wire.Sub):
             await self._subscribe(client, operation)
         elif isinstance(operation, wire.Unsub):

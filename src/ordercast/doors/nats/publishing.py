@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from ordercast.api.client import Client
@@ -28,8 +27,6 @@ class NatsPublisher:
         """The id of the message."""
         topic = topic_of(pub.subject)
         default = self._default_of(topic)
-        if pub.headers is None and not pub.reply and topic == pub.subject and not topic.startswith("_"):
-            return client.publish_soon(topic, pub.payload, keys=default.keys, guarantee=default.guarantee)
         asked = wire.parse_headers(pub.headers) if pub.headers is not None else {}
         chosen = {name.lower(): value for name, value in asked.items() if name.lower() in _OWN}
         headers = {name: value for name, value in asked.items() if name.lower() not in _OWN}
@@ -46,28 +43,21 @@ class NatsPublisher:
             headers=headers, extras=Extras(reply_to=reply_to, answers=request),
         )  # fmt: skip
 
-    def publish_plain(self, client: Client, operations: Sequence[wire.Operation]) -> int:
-        """Publish from the beginning on what needs no second look; how many of the operations that were.
+    def publish_run(self, client: Client, run: wire.Pubs) -> int:
+        """Publish as many of them, from the first on, as there is room for; how many that were."""
+        topic = topic_of(run.subject)
+        if topic != run.subject or topic.startswith("_"):  # Each has a header that says where it goes.
+            return self._one_by_one(client, run)
+        default = self._default_of(topic)
+        return client.publish_run(topic, run.payloads, keys=default.keys, guarantee=default.guarantee)
 
-        What is refused, or has no room, is left: whoever goes on there says so.
-        """
-        subject, topic, guarantee = "", "", ""
-        keys: tuple[str, ...] = ()
-        publish = client.publish_soon
-        for at, pub in enumerate(operations):
-            if pub.__class__ is not wire.Pub or pub.headers is not None or pub.reply:
-                return at
-            if pub.subject != subject:
-                topic = topic_of(pub.subject)
-                if topic != pub.subject or topic.startswith("_"):
-                    return at
-                default = self._default_of(topic)
-                subject, keys, guarantee = topic, default.keys, default.guarantee
+    def _one_by_one(self, client: Client, run: wire.Pubs) -> int:
+        for done, payload in enumerate(run.payloads):
             try:
-                publish(topic, pub.payload, keys=keys, guarantee=guarantee)
-            except (OutboxFull, UsageError):
-                return at
-        return len(operations)
+                self.publish(client, wire.Pub(run.subject, "", None, payload))
+            except OutboxFull:
+                return done
+        return len(run.payloads)
 
     def is_plain(self, entry: Publication) -> bool:
         """Whether a message says of itself only what its topic's default says."""

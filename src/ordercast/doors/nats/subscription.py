@@ -14,7 +14,7 @@ from ordercast.doors.nats import wire
 from ordercast.doors.nats.naming import Questions, answer_subject, pattern_of, takes
 from ordercast.doors.nats.publishing import NatsPublisher, facts_of
 from ordercast.doors.nats.queues import QueueGroups, drawn, group_topic
-from ordercast.pubsub.publications import Publication
+from ordercast.pubsub.publications import Publication, any_extras
 
 
 class SubscriptionOwner(Protocol):
@@ -126,24 +126,16 @@ class NatsSubscription:
         return drawn(message, reader.sharers(self.subject, self.queue)) == self.sid
 
     def _encoded(self, batch: Sequence[Publication]) -> bytes:
-        """A batch in one piece. Neighbours mostly differ in their payloads alone; what is alike is written once."""
-        parts: list[bytes] = []
-        like: Publication | None = None
-        line = b""
-        for entry in batch:
-            if entry.extras is None:
-                if like is None or (entry.topic, entry.guarantee, entry.keys) != (
-                    like.topic,
-                    like.guarantee,
-                    like.keys,
-                ):
-                    like, line = entry, self._plain_line(entry)
-                if line:
-                    payload = entry.payload
-                    parts.append(b"%b%d\r\n%b\r\n" % (line, len(payload), payload))
-                    continue
-            parts.append(self._message(entry))
-        return b"".join(parts)
+        """A batch, which is of one topic, in one piece."""
+        line = self._plain_line(batch[0]) if _are_alike(batch) else b""
+        if not line:
+            return b"".join([self._message(entry) for entry in batch])
+        payloads = [entry.payload for entry in batch]
+        sizes = {len(payload) for payload in payloads}
+        if len(sizes) == 1:  # The lines are the same, too: what stands between the payloads is written once.
+            between = b"%b%d\r\n" % (line, sizes.pop())
+            return b"%b%b\r\n" % (between, (b"\r\n" + between).join(payloads))
+        return b"".join([b"%b%d\r\n%b\r\n" % (line, len(payload), payload) for payload in payloads])
 
     def _plain_line(self, entry: Publication) -> bytes:
         """The line of a message without extras, up to its size; empty if it comes with headers."""
@@ -158,6 +150,15 @@ class NatsSubscription:
         if reader.said.headers and not (reader.spares_headers and self._publisher.is_plain(entry)):
             return wire.message(subject, self.sid, reply, wire.header_block(facts_of(entry)), entry.payload)
         return wire.message(subject, self.sid, reply, b"", entry.payload)
+
+
+def _are_alike(batch: Sequence[Publication]) -> bool:
+    """Whether messages of one topic differ in their payloads alone."""
+    return (
+        not any_extras(batch)
+        and len({entry.guarantee for entry in batch}) == 1
+        and len({entry.keys for entry in batch}) == 1
+    )
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:

@@ -36,8 +36,15 @@ class Connect(msgspec.Struct, frozen=True):
     name: str | None = None
 
 
+class Pubs(NamedTuple):
+    """PUB without a subject for answers, by far the most frequent operation: those to one subject in a row."""
+
+    subject: str
+    payloads: list[bytes]
+
+
 class Pub(NamedTuple):
-    """PUB and HPUB. `headers` is None for PUB."""
+    """HPUB, and PUB with a subject for answers. `headers` is None for PUB."""
 
     subject: str
     reply: str
@@ -68,7 +75,7 @@ class NatsPong(NamedTuple):
     """PONG."""
 
 
-Operation = Connect | Pub | Sub | Unsub | NatsPing | NatsPong
+Operation = Connect | Pubs | Pub | Sub | Unsub | NatsPing | NatsPong
 _connects = msgspec.json.Decoder(Connect)
 
 
@@ -93,23 +100,15 @@ class NatsReader:
         if buffer is None:
             return []
         found: list[Operation] = []
-        subjects: dict[bytes, str] = {}
         at = needed = 0
         while (end := buffer.find(_CRLF, at, at + MAX_CONTROL_LINE)) >= 0:
             words = buffer[at:end].split()
-            if len(words) == 3 and words[0] == b"PUB":  # By far the most frequent operation, in its plainest form.
-                size = _size(words[2])
-                start, after = end + 2, end + 4 + size
-                if size <= self.max_payload and after <= len(buffer) and buffer[after - 2 : after] == _CRLF:
-                    subject = subjects.get(words[1])
-                    if subject is None:
-                        subject = subjects[words[1]] = _text(words[1])
-                    found.append(Pub(subject, "", None, buffer[start : after - 2]))
-                    at = after
-                    continue
             name = words[0].upper() if words else b""
             if name in (b"PUB", b"HPUB"):
-                after = self._payload(name, words, buffer, end + 2, found)
+                if name == b"PUB" and len(words) == 3:
+                    after = self._plain(words, buffer, at, end + 2, found)
+                else:
+                    after = self._payload(name, words, buffer, end + 2, found)
                 if after > len(buffer):
                     needed = after - at
                     break
@@ -123,6 +122,34 @@ class NatsReader:
             raise NatsError("Maximum Control Line Exceeded", f"sends a line of more than {MAX_CONTROL_LINE} bytes")
         return found
 
+    def _plain(self, words: list[bytes], buffer: bytes, at: int, start: int, found: list[Operation]) -> int:
+        """Take PUBs from `at` on while they have the same line, which ends at `start`; where the next one begins."""
+        size = self._checked(_size(words[2]))
+        if len(buffer) < start + size + 2:
+            return start + size + 2
+        line = buffer[at:start]
+        length = len(line)
+        payloads: list[bytes] = []
+        while buffer.startswith(line, at):
+            end = at + length + size
+            if buffer[end : end + 2] != _CRLF:
+                break
+            payloads.append(buffer[at + length : end])
+            at = end + 2
+        if not payloads:
+            raise NatsError("Invalid Protocol", "a payload is longer than its line says")
+        subject, last = _text(words[1]), found[-1] if found else None
+        if isinstance(last, Pubs) and last.subject == subject:
+            last.payloads.extend(payloads)
+        else:
+            found.append(Pubs(subject, payloads))
+        return at
+
+    def _checked(self, size: int) -> int:
+        if size > self.max_payload:
+            raise NatsError("Maximum Payload Violation", f"a payload of {size} bytes is over {self.max_payload}")
+        return size
+
     def _payload(self, name: bytes, words: list[bytes], buffer: bytes, start: int, found: list[Operation]) -> int:
         """Take a publication whose line ends at `start`, if it is all here; where the next operation begins."""
         sizes = 1 if name == b"PUB" else 2
@@ -132,8 +159,7 @@ class NatsReader:
         head = _size(words[-2]) if sizes == 2 else 0
         if head > size or head > MAX_HEADER_BYTES:
             raise NatsError("Invalid Protocol", f"headers of {head} bytes in {size}")
-        if size - head > self.max_payload:
-            raise NatsError("Maximum Payload Violation", f"a payload of {size} bytes is over {self.max_payload}")
+        self._checked(size - head)
         end = start + size
         if len(buffer) < end + 2:
             return end + 2
