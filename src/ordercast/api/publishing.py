@@ -139,14 +139,16 @@ class PublishingClient:
         return f"{prefix}{number}"
 
     def publish_run(
-        self, topic: str, payloads: Sequence[bytes], *, keys: Iterable[str] = (), guarantee: str | Guarantee = "causal"
+        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[str] = (), guarantee: str | Guarantee = "causal"
     ) -> int:
         """Publish as many of the payloads, from the first on, as the outbox has room for; how many that were.
 
         The same as `publish_soon` for each of them, several times as fast.
         """
-        level, _ = self._begin(topic, payloads[0] if payloads else b"", guarantee)
-        run = self._with_room(payloads[: max(0, self._budget)])
+        if max(map(len, payloads), default=0) > self._plain_bytes:
+            return self._publish_each(topic, payloads, keys, guarantee)
+        level, _ = self._begin(topic, b"", guarantee)
+        run = payloads[: max(0, self._budget)]
         self._budget -= len(run)
         named = keys_of(None, keys) if keys else NO_KEY
         first = self._machine.publish_run(Topic(topic), run, named, level, self._wall_ns)
@@ -183,15 +185,16 @@ class PublishingClient:
         if done is not None:
             await done
 
-    def _with_room(self, payloads: Sequence[bytes]) -> Sequence[bytes]:
-        """Those, from the first on, that may be published although some are large."""
-        for at, size in enumerate(map(len, payloads)):
-            if size > self._plain_bytes:
-                try:
-                    self._weigh(size)
-                except OutboxFull:
-                    return payloads[:at]
-        return payloads
+    def _publish_each(
+        self, topic: str, payloads: Sequence[bytes], keys: Sequence[str], guarantee: str | Guarantee
+    ) -> int:
+        """Large ones: the outbox weighs each when the one before is in it."""
+        for done, payload in enumerate(payloads):
+            try:
+                self.publish_soon(topic, payload, keys=keys, guarantee=guarantee)
+            except OutboxFull:
+                return done
+        return len(payloads)
 
     def _weigh(self, size: int) -> None:
         """A large payload: whether it may be published."""
