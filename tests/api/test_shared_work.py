@@ -13,8 +13,9 @@ import pytest
 import ordercast
 from ordercast.api import Client
 from ordercast.api.work import Work, WorkInbox, WorkLost
-from ordercast.api.work_leader import LeaderTask
+from ordercast.api.work_leader import LeaderTask, last_written
 from ordercast.client.work.leader import WorkSettings
+from ordercast.client.work.words import GroupProgress, encode
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.keeping import KeepTable
 from ordercast.pubsub.publications import Publication
@@ -233,6 +234,8 @@ def test_a_batch_is_one_piece_of_work_and_what_has_expired_is_none(tmp_path: Pat
 class SlowTopic:
     """The topic of a group on which the word of a new leader is not stable yet: client and inbox in one."""
 
+    session = "group~7"
+
     def __init__(self) -> None:
         self.stable = asyncio.Event()
         self.words: list[Publication] = []
@@ -253,6 +256,15 @@ class SlowTopic:
         await self.stable.wait()
         return "word"
 
+    async def spawn(self, name: str, above: int) -> SlowTopic:
+        return self
+
+    async def subscribe(self, topic: str) -> SlowTopic:
+        return self
+
+    def read(self, topics: list[str]) -> None:
+        raise AssertionError(f"{topics} are read although another one leads")
+
 
 def test_a_new_leader_waits_for_the_last_words_of_the_one_before() -> None:
     """SHW-1: being granted does not mean that the session before is fenced."""
@@ -270,3 +282,30 @@ def test_a_new_leader_waits_for_the_last_words_of_the_one_before() -> None:
         assert await settled == [last_words]
 
     run_async(main)
+
+
+def test_a_new_leader_that_hears_of_a_later_one_while_it_waits_does_not_lead() -> None:
+    """SHW-1: the later one believes that whoever has taken its first word says nothing more."""
+
+    async def main() -> None:
+        topic: Any = SlowTopic()
+        begins = GroupProgress(8, {}, begins=True)
+        topic.words.append(Publication(Origin("group~8"), 1, Topic("groups.orders.workers"), encode(begins)))
+        topic.stable.set()
+        task = LeaderTask(topic, "orders", "workers", QUICK_WORK, "now", "dead", 0)
+
+        await task.run()
+
+        assert not topic.words
+        assert task.over
+        assert not task.leads
+
+    run_async(main)
+
+
+def test_what_the_latest_leader_wrote_last_counts_whatever_order_a_copy_has() -> None:
+    begins = GroupProgress(9, {}, begins=True)
+    old, first, last = GroupProgress(6, {}), GroupProgress(8, {}), GroupProgress(8, {Origin("ann"): (1, ())})
+
+    assert last_written([first, last, old, begins]) == last
+    assert last_written([begins]) is None

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ordercast.api import work, work_leader
-from ordercast.api.inbox import Inbox
 from ordercast.client.work.leader import WorkLeader
 from ordercast.client.work.member import WorkMember
 
@@ -17,10 +14,7 @@ Patch = pytest.MonkeyPatch
 def begins_anew(patch: Patch) -> None:
     """SHW-1: what was written down is not read."""
 
-    async def nothing(_: Any, __: Inbox) -> None:
-        return None
-
-    patch.setattr(work_leader.LeaderTask, "_last", nothing)
+    patch.setattr(work_leader, "last_written", lambda _: None)
 
 
 def asks_nobody(patch: Patch) -> None:

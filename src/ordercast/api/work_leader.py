@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Protocol, cast
@@ -161,11 +161,14 @@ class LeaderTask:
             self._client = await self._member.spawn(leader_name(self._topic, self._group), self._above)
             epoch = _number_of(self._client.session)
             state: Inbox = await self._client.subscribe(self._state)
-            last = await self._last(await self._settled(state, epoch))
-            if last is None or last.epoch < epoch:
+            delivered = _words_in(await self._settled(state, epoch))
+            _stop_for_a_rival(epoch, delivered)
+            words = [*await self._written(), *delivered]
+            self._above = max(word.epoch for word in (*words, GroupProgress(epoch, {})))
+            if self._above == epoch:
                 break
-            self._above = last.epoch
             await self._client.close(stay=False)
+        last = last_written(words)
         reports: Inbox = await self._client.subscribe(report_topic(self._topic, self._group))
         leader = self._leader = WorkLeader(epoch, last, self._settings, now_ns(self._loop))
         if last is None:
@@ -193,22 +196,21 @@ class LeaderTask:
             told.cancel()
         return found
 
-    async def _last(self, delivered: Sequence[Publication]) -> GroupProgress | None:
-        """What was written down last: delivered since, or in the history of the group's topic."""
+    async def _written(self) -> list[GroupProgress]:
+        """What leaders have written down, in the history of the group's topic."""
         try:
             history = self._client.read([self._state])
-            found = [*await history.last(_MOST_WORDS), *delivered]
+            found = await history.last(_MOST_WORDS)
             joined = await self._client.position(self._state)
             if not joined <= history.end:  # A copy that was behind; what is older than the membership is not delivered.
-                found = [*await self._client.read([self._state], "earliest", joined).last(_MOST_WORDS), *delivered]
+                found = await self._client.read([self._state], "earliest", joined).last(_MOST_WORDS)
         except HistoryLost as lost:
             if lost.earliest is None:
                 raise UsageError(
                     f"group {self._group!r}: the topic {self._state} is not kept; see [[keep]] of the cluster"
                 ) from None
             raise
-        told = [progress for message in found if (progress := progress_in(message.payload)) is not None]
-        return next((progress for progress in reversed(told) if not progress.begins), None)
+        return _words_in(found)
 
     async def _beginning(self) -> Vector:
         """Where a new group begins: what is before it is nobody's work."""
@@ -226,10 +228,8 @@ class LeaderTask:
     # Listening
 
     async def _read_state(self, state: Inbox, epoch: int) -> None:
-        async for message in state:
-            progress = progress_in(message.payload)
-            if progress is not None and progress.epoch > epoch:
-                raise SessionLost(f"{message.publisher} leads the group")
+        async for batch in state.batches():
+            _stop_for_a_rival(epoch, _words_in(batch))
 
     async def _read_reports(self, reports: Inbox, leader: WorkLeader) -> None:
         async for batch in reports.batches():
@@ -340,6 +340,26 @@ class LeaderTask:
         if error is not None and self._failure is None:
             self._failure = error
             self._stirred.set()
+
+
+def _words_in(messages: Iterable[Publication]) -> list[GroupProgress]:
+    return [word for message in messages if (word := progress_in(message.payload)) is not None]
+
+
+def _stop_for_a_rival(epoch: int, words: Iterable[GroupProgress]) -> None:
+    """SHW-1: who has taken a word of a later leader, if only that it begins, says nothing more itself."""
+    later = max((word.epoch for word in words), default=0)
+    if later > epoch:
+        raise SessionLost(f"a leader with the later epoch {later} has the group")
+
+
+def last_written(words: Iterable[GroupProgress]) -> GroupProgress | None:
+    """SHW-1: the last of the latest leader that has written anything down."""
+    last: GroupProgress | None = None
+    for word in words:
+        if not word.begins and (last is None or word.epoch >= last.epoch):
+            last = word
+    return last
 
 
 async def bury(client: WorkClient, topic: str, entry: Publication, attempt: int, reason: str) -> None:
