@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numba import njit
 
 from ordercast.trace.store import Manifest
@@ -107,12 +106,9 @@ def write_run(out: Path, nodes: int, messages: int) -> int:
         run_id="benchmark", protocol="broadcast", guarantee="causal", nodes=members, groups={"t": members}, drained=True
     )
     names = pa.array([f"m{m}" for m in range(messages)])
-    part = out.parent / "part.parquet"
-    with pq.ParquetWriter(part, EVENT_SCHEMA, compression="zstd") as file:
-        for n, member in enumerate(members):
-            file.write_table(_rows(member, logs[n, : length[n]], names))
-    written = writer.finish(manifest)
-    part.replace(written / "events" / "part-00000.parquet")
+    for n, member in enumerate(members):
+        writer.write_table(_rows(member, logs[n, : length[n]], names))
+    writer.finish(manifest)
     return sum(int((logs[n, : length[n]] >= 0).sum()) for n in range(nodes))
 
 

@@ -14,7 +14,7 @@ from ordercast.verify.arrow import taken
 from ordercast.verify.columns import BIT, Arrays, Columns, Names, RunFacts, StateDigest
 from ordercast.verify.duties import Duties, duties_of
 from ordercast.verify.kernels.integrity import overtaken, repeated
-from ordercast.verify.kernels.realize import publish_order
+from ordercast.verify.kernels.realize import delivered_by, publish_order, renumbered
 from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import published_in, settle_members
 from ordercast.verify.order import affecting, happened_before, scopes_of
@@ -183,15 +183,10 @@ def _logs(rows: Rows, lives: Lives) -> Logs:
 def first_deliveries(entry: Offsets, ev: Ints, lives: Lives, messages: int) -> tuple[Offsets, Ints, Offsets, Offsets]:
     """The logs without what a receiver had delivered before: their entries, events and offsets; and what went."""
     again = repeated(ev, np.searchsorted(entry, lives.entry_off), messages) != 0
+    if not again.any():
+        return entry, ev, np.searchsorted(entry, lives.entry_off).astype(np.int64), entry[:0]
     kept = entry[~again]
     return kept, ev[~again], np.searchsorted(kept, lives.entry_off).astype(np.int64), entry[again]
-
-
-def renumbered(ev: Ints, number: Ints) -> Ints:
-    """Logs with the messages' numbers in place of their codes."""
-    if not ev.size:
-        return ev
-    return np.where(ev >= 0, number[np.maximum(ev, 0)], ~number[~np.minimum(ev, -1)]).astype(np.int32)
 
 
 def _as_first_met(codes: Ints) -> tuple[Ints, Offsets]:
@@ -245,10 +240,7 @@ def _moments(rows: Rows, logs: Logs, duties: Duties, *, dated: bool) -> dict[str
 def _copied(logs: Logs, lives: Lives, left: list[int] | None) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Of each message: was it delivered by anybody who counts? With `left`, those that left or died do not."""
     counts = np.ones(lives.node.size, bool) if left is None else present_at_the_end(lives, left)
-    delivered = np.repeat(counts, np.diff(logs.off)) & (logs.ev >= 0)
-    copied = np.zeros(logs.publication.size, np.uint8)
-    copied[logs.ev[delivered]] = 1
-    return copied
+    return delivered_by(counts.astype(np.uint8), logs.ev, logs.off, logs.publication.size)
 
 
 def present_at_the_end(lives: Lives, left: list[int]) -> np.ndarray[Any, np.dtype[np.bool_]]:

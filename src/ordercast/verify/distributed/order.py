@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from ordercast.verify.arrow import taken
-from ordercast.verify.build import first_deliveries, lives_of, renumbered
+from ordercast.verify.build import first_deliveries, lives_of
 from ordercast.verify.columns import BIT
 from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled
 from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS
 from ordercast.verify.distributed.wire import column, packed, schema_of, table_from, unpacked, values
 from ordercast.verify.duties import Duties, duties_of
-from ordercast.verify.kernels.realize import publish_order
+from ordercast.verify.kernels.realize import publish_order, renumbered
 from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import Publications, published_in
 from ordercast.verify.obligations import past_in

@@ -92,3 +92,24 @@ def _stop_waiting(message: int, column: int, first_waiter: Ints, next_waiter: In
     while next_waiter[waiter] != column:
         waiter = next_waiter[waiter]
     next_waiter[waiter] = next_waiter[column]
+
+
+@kernel
+def renumbered(ev: Ints, number: Ints) -> Ints:
+    """Logs with the messages' numbers in place of their codes."""
+    renamed = np.empty_like(ev)
+    for i in range(ev.size):
+        renamed[i] = number[ev[i]] if ev[i] >= 0 else ~number[~ev[i]]
+    return renamed
+
+
+@kernel
+def delivered_by(counts: Flags, ev: Ints, off: Offsets, messages: int) -> Flags:
+    """Of each message: was it delivered in a log that counts?"""
+    delivered = np.zeros(messages, np.uint8)
+    for c in range(counts.size):
+        if counts[c]:
+            for i in range(off[c], off[c + 1]):
+                if ev[i] >= 0:
+                    delivered[ev[i]] = 1
+    return delivered
