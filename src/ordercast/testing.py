@@ -16,6 +16,7 @@ import asyncio
 import signal
 import socket
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -55,7 +56,7 @@ def parents(count: int, shape: Shape) -> list[int | None]:
     raise unknown_name("shape", shape, ["star", "line", "binary"])
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(ABC):
     """Brokers b0, b1, ...; b0 begins as root."""
 
     def __init__(self, config: ClusterFile) -> None:
@@ -90,21 +91,21 @@ class EmbeddedCluster:
         connection: AbstractAsyncContextManager[Client] = connect(address, client_id=client_id, **options)
         return connection
 
+    @abstractmethod
     async def kill(self, broker: str) -> None:
         """End it without a word."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def stop(self, broker: str) -> None:
         """End it in good order."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def restart(self, broker: str) -> None:
         """Begin its next life."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def in_tree(self) -> bool:
         """Whether every running broker has a place in the tree, and the root may decide."""
-        raise NotImplementedError
 
     async def settle(self, patience_s: float = _PATIENCE_S) -> None:
         """Wait until the tree is complete."""
@@ -112,8 +113,8 @@ class EmbeddedCluster:
             while not await self.in_tree():
                 await asyncio.sleep(_STEP_S)
 
-    async def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def close(self) -> None: ...
 
 
 class InProcessCluster(EmbeddedCluster):

@@ -5,6 +5,7 @@ Spec: docs/protocols/peer-sampling.md (SMP-V1 to SMP-V5).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import ClassVar
 from zlib import crc32
@@ -55,7 +56,7 @@ class ExchangeRefusal(Packet, frozen=True):
     round: int
 
 
-class ViewSampler(Sampler):
+class ViewSampler(Sampler, ABC):
     """Base of Spray and Cyclon: rounds, one exchange at a time, and who to turn to when everybody is gone.
 
     A sampler says how much it offers and gives (`_offered_count`, `_given`), what becomes of both sides' arcs
@@ -151,8 +152,8 @@ class ViewSampler(Sampler):
             self.wires.count("unanswered_exchanges")
             self._gone(partner)
 
-    def _gone(self, peer: Origin) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _gone(self, peer: Origin) -> None: ...
 
     # Exchanges
 
@@ -171,9 +172,9 @@ class ViewSampler(Sampler):
         self.wires.count("exchanges")
         self.wires.send(partner, self.ask(self.round, self._as_sent([chosen, *others], partner)))
 
+    @abstractmethod
     def _offered_count(self, others: int) -> int:
         """How many of the other arcs are offered beside the one to the partner."""
-        raise NotImplementedError
 
     def on_packet(self, peer: Origin, packet: Packet) -> None:
         if isinstance(packet, self.ask):
@@ -198,13 +199,13 @@ class ViewSampler(Sampler):
         self._promise(peer, given)
         self._settle(given, taken, peer)
 
+    @abstractmethod
     def _given(self, peer: Origin, round_: int) -> list[Arc]:
         """What is given to whom asked in that round of its own."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _settle(self, given: list[Arc], taken: list[Arc], via: Origin) -> None:
         """What becomes of the arcs of both sides; their giver is where locks pass."""
-        raise NotImplementedError
 
     def _answered(self, offered: list[Arc], taken: list[Arc], via: Origin) -> None:
         """What becomes of them at the side that asked: the first of `offered` is the arc to the partner."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,14 +35,14 @@ class ApplyContext(msgspec.Struct, frozen=True):
     """Whether this replica asked for it. Nothing that is written may depend on it."""
 
 
-class DataService:
+class DataService(ABC):
     """One per service and topic. `apply` is deterministic: no clock, no chance, no input but `ctx.store`."""
 
     service: Service
 
+    @abstractmethod
     def apply(self, call: Call, ctx: ApplyContext) -> Any:
         """Do it and return its value, or raise Refused."""
-        raise NotImplementedError
 
     def snapshot(self, store: Cells) -> bytes:
         """All its data; equal data give equal bytes."""

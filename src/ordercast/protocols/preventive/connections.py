@@ -6,6 +6,7 @@ other at the same time keep one. What a connection is used for is decided in `li
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from ordercast.core.errors import PeerError
@@ -20,7 +21,7 @@ from ordercast.protocols.preventive.packets import Arc, Bye, Hello, HoldRelease
 from ordercast.protocols.preventive.settings import PreventiveOptions
 
 
-class Connections(State):
+class Connections(State, ABC):
     """The connections of one process. `Links`, which is one with links over them, says what follows from each."""
 
     constant: ClassVar[tuple[str, ...]] = ("wires", "me", "options", "sampler", "leaving")
@@ -46,25 +47,25 @@ class Connections(State):
 
     # What the links do with it
 
+    @abstractmethod
     def open_link(self, pid: Origin, via: tuple[Origin, ...]) -> None:
         """There is a connection with the peer, which both ends have greeted on: a link over it may begin."""
-        raise NotImplementedError
 
+    @abstractmethod
     def move_link(self, pid: Origin, new: Connection) -> None:
         """Another connection has taken the place of the one in use."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forget_link(self, pid: Origin) -> None:
         """The connection with the peer is about to end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def look_for_ways(self) -> None:
         """A connection has ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pay_owed(self, pid: Origin, connection: Connection) -> None:
         """Somebody who could not be reached can be."""
-        raise NotImplementedError
 
     # Life
 
