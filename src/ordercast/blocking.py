@@ -10,7 +10,7 @@ import asyncio
 import datetime as dt
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
@@ -37,6 +37,8 @@ class _Thread:
 
     def __init__(self) -> None:
         self.loop = uvloop.new_event_loop()
+        self._closing: set[asyncio.Task[None]] = set()
+        """Readers that are being closed."""
         self._thread = threading.Thread(target=self._run, name="ordercast", daemon=True)
         self._thread.start()
 
@@ -53,6 +55,9 @@ class _Thread:
         if not self._thread.is_alive():
             work.close()
         self.check()
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a blocking call in the client's own thread would wait for itself")
         running = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return running.result()
@@ -64,6 +69,16 @@ class _Thread:
         """Do it there, do not wait."""
         self.check()
         self.loop.call_soon_threadsafe(act, *arguments)
+
+    def end(self, batches: AsyncGenerator[Any]) -> None:
+        """Close it there, without waiting: a reader that was dropped is collected in any thread, that one included."""
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self._close, batches)
+
+    def _close(self, batches: AsyncGenerator[Any]) -> None:
+        closing = self.loop.create_task(batches.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     def check(self) -> None:
         if not self._thread.is_alive():
@@ -141,7 +156,7 @@ class History:
             while (batch := self._thread.call(_next_of(batches, timeout))) is not None:
                 yield batch
         finally:
-            self._thread.call(batches.aclose())
+            self._thread.end(batches)
 
     def bounds(self, timeout: float | None = 30.0) -> tuple[Position, Position]:
         """The positions between which it lies, without reading what does."""

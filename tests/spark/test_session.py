@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,6 +54,8 @@ def test_workers_run_this_python_and_see_the_package(spark: SparkSession) -> Non
 def test_a_running_session_is_used_again_but_not_for_another_master(spark: SparkSession) -> None:
     assert session() is spark
     assert session("local[2]") is spark
+    with ThreadPoolExecutor(1) as beside:
+        assert beside.submit(session, "local[2]").result() is spark
     with pytest.raises(MasterError, match=r"^local\[3\]: this process already has a Spark session on local\[2\]"):
         session("local[3]")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,12 @@ import pytest
 from ordercast.api import HistoryLost, Position
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.received import Vector
-from ordercast.streaming import columns, cuts, reading
+from ordercast.streaming import columns, connections, cuts, reading
 from ordercast.streaming.ladder import MOST_STEPS, Ladder, topic_by_topic
 from ordercast.streaming.options import Options, ReadOptions
 from ordercast.streaming.reading import TopicRange
 from ordercast.streaming.source import BatchReader, StreamReader
-from tests.support.kept_thread import KeptCluster, kept_cluster, published
+from tests.support.kept_thread import PATIENCE_S, KeptCluster, kept_cluster, published
 
 ANN, BOB = Origin("ann~1"), Origin("bob~1")
 A, B = Topic("kept.a"), Topic("kept.b")
@@ -206,3 +207,28 @@ def test_a_copy_that_dies_does_not_end_the_reading(tmp_path: Path) -> None:
 
         assert sorted(numbers(wanted, start, end)) == list(range(1, 301))
         assert reading.latest(wanted) >= end
+
+
+def test_a_reader_that_is_dropped_may_be_collected_in_any_thread_at_any_moment(brokers: KeptCluster) -> None:
+    """In the client's own thread, or while this one looks for a connection: nobody waits for itself."""
+    with brokers.connect("ann") as ann:
+        published(ann, "kept.dropped", 1, 50)
+    wanted = options(brokers, "kept.dropped", startingOffsets="earliest")
+    whole = TopicRange("kept.dropped", None, reading.latest(wanted).of("kept.dropped"))
+    in_the_loop, while_connecting = (reading.messages(wanted, whole) for _ in range(2))
+    assert next(in_the_loop)
+    assert next(while_connecting)
+
+    ends: list[Vector] = []
+
+    def collect() -> None:
+        with connections.client_of(wanted.connection) as client:
+            client._thread.soon(in_the_loop.close)
+        with connections._lock:
+            while_connecting.close()
+        ends.append(reading.latest(wanted).of("kept.dropped"))
+
+    beside = threading.Thread(target=collect, daemon=True)
+    beside.start()
+    beside.join(PATIENCE_S)
+    assert ends == [whole.end]

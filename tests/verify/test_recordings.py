@@ -1,6 +1,8 @@
-"""Recordings of running brokers of others (examples/record_nats.py, record_mqtt.py): what the judge says of each.
+"""Recordings of running brokers of others (examples/record_nats.py, record_mqtt.py, record_kafka.py): what the judge
+says of each.
 
-NATS 2.9.10 and mosquitto 2.0.11, one server each; what they say is in docs/other-traces.md.
+NATS 2.9.10 and mosquitto 2.0.11, one server each; the brokers for tests of librdkafka 2.16.0, three, with one partition
+and with four. What they say is in docs/other-traces.md.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ RECORDED = Path(__file__).parent / "recorded"
         ("mqtt-qos1", set[str]()),
         ("mqtt-qos0-cut", {"agreement"}),
         ("mqtt-qos1-cut", {"integrity"}),
+        ("kafka-1", set[str]()),
+        ("kafka-4", {"causal", "optimistic-causal", "total"}),
     ],
 )
 def test_what_others_keep_is_what_the_judge_says(name: str, failed: set[str]) -> None:

@@ -27,7 +27,7 @@ class _SharedClient:
         """How often it was taken: whoever wants to close it looks whether that has changed."""
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # A reader that was dropped may be collected, and end its use, while this thread has it.
 _open: dict[tuple[int, Connection, str], _SharedClient] = {}
 
 

@@ -132,13 +132,23 @@ def _running(master: str | None) -> SparkSession | None:
     """The session that this process already has, unless it runs somewhere else than asked."""
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
+    active = SparkSession.getActiveSession() or _of_another_thread()
     if active is None:
         return None
     where = active.conf.get("spark.master", "sc://")
     if master is not None and not master.startswith("sc://") and where != master:
         raise MasterError(f"{master}: this process already has a Spark session on {where}; stop it first")
     return active
+
+
+def _of_another_thread() -> SparkSession | None:
+    """Sessions are active in the thread that has started them; there is one Spark context in a process."""
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    context = getattr(pyspark, "SparkContext", None)  # A client of Connect alone has none.
+    started = context is not None and context._active_spark_context is not None
+    return SparkSession.builder.getOrCreate() if started else None
 
 
 def _launch(master: str, app: str, conf: dict[str, str]) -> SparkSession:
