@@ -172,7 +172,7 @@ class WorkInbox:
 
     def _next(self) -> Work | None:
         """SHW-8: nothing while somebody else may have been given it."""
-        if now_ns(self._loop) >= self._member.safe_until_ns:
+        if self._loop.time() * 1e9 >= self._member.safe_until_ns:
             return None
         while self._work:
             work = self._work.popleft()

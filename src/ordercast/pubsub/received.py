@@ -84,8 +84,13 @@ class Received(State):
                 self.add(origin, number)
 
     def update(self, pairs: Iterable[tuple[Origin, int]]) -> None:
+        """Remember many pairs, most of which are the next of their publisher."""
+        low, extras, add = self.low, self.extras, self.add
         for origin, number in pairs:
-            self.add(origin, number)
+            if number == low.get(origin, 0) + 1 and origin not in extras:
+                low[origin] = number
+            else:
+                add(origin, number)
 
     def summary(self) -> Summary:
         """For the wire, sorted, so that equal knowledge has equal bytes."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
+
 from ordercast.core.state import State
 from ordercast.pubsub.publications import Publication, PublicationId
 
@@ -18,17 +20,20 @@ def keys_of(entry: Publication) -> tuple[str, ...]:
     return entry.keys if "" not in entry.keys else tuple(key for key in entry.keys if key)
 
 
-class WorkUnit(State):
-    """A piece of work that is not done."""
+class WorkUnit(msgspec.Struct, gc=False, eq=False):
+    """A piece of work that is not done. One of many thousands: a struct that the garbage collector need not look at."""
 
-    def __init__(self, entry: Publication, attempts: int) -> None:
-        self.entry = entry
-        self.id: PublicationId = (entry.origin, entry.number)
-        self.keys = keys_of(entry)
-        self.attempts = attempts
-        """How often it was begun and not done."""
-        self.holder = ""
-        """The member that it was sent to."""
+    entry: Publication
+    id: PublicationId
+    keys: tuple[str, ...]
+    attempts: int
+    """How often it was begun and not done."""
+    holder: str = ""
+    """The member that it was sent to."""
+
+
+def unit_of(entry: Publication, attempts: int) -> WorkUnit:
+    return WorkUnit(entry, (entry.origin, entry.number), keys_of(entry), attempts)
 
 
 class KeyLane(State):
@@ -49,6 +54,10 @@ class Desk(State):
         self.waiting: deque[WorkUnit] = deque()
         """Units that can go nowhere else, and had no room."""
 
+    @property
+    def full(self) -> bool:
+        return len(self.held) >= self.window
+
 
 class WorkLanes(State):
     """All work that has arrived and is not done."""
@@ -58,7 +67,7 @@ class WorkLanes(State):
         self._lanes: dict[str, KeyLane] = {}
         self._desks: dict[str, Desk] = {}
         self._turn: deque[str] = deque()
-        """The members, whoever is next first."""
+        """The members that have room, whoever is next first."""
         self._free: deque[WorkUnit] = deque()
         """Units that anybody may have."""
         self._back: list[WorkUnit] = []
@@ -83,10 +92,11 @@ class WorkLanes(State):
     def open(self, member: str, holding: Iterable[WorkUnit] = ()) -> None:
         """A member takes work from now on; it may hold some already, which is the first of its keys."""
         desk = self._desks[member] = Desk(self._window)
-        self._turn.append(member)
         for unit in holding:
             self.count += 1
             self._place(desk, member, unit)
+        if not desk.full:
+            self._turn.append(member)
         self._serve(desk)
 
     def _place(self, desk: Desk, member: str, unit: WorkUnit) -> None:
@@ -103,7 +113,8 @@ class WorkLanes(State):
         Nothing of it is sent to others before `resume`.
         """
         desk = self._desks.pop(member)
-        self._turn.remove(member)
+        if not desk.full:
+            self._turn.remove(member)
         begun = list(_first_of_each_key(desk.held.values()))
         back = list(desk.held.values())
         for unit in reversed(back):
@@ -147,9 +158,11 @@ class WorkLanes(State):
         desk = self._desks.get(member)
         if desk is None:
             return []
-        held, lanes = desk.held, self._lanes
+        held, lanes, full = desk.held, self._lanes, desk.full
         units = [unit for pair in pairs if (unit := held.pop(pair, None)) is not None]
         self.count -= len(units)
+        if full and units:
+            self._turn.append(member)
         for unit in units:
             for key in unit.keys:
                 lane = lanes[key]
@@ -200,7 +213,7 @@ class WorkLanes(State):
     def _run(self, lane: KeyLane) -> None:
         """Send units of one key, one after the other, as long as there is room."""
         unsent = lane.unsent
-        member = lane.holder if lane.sent else self._roomiest()
+        member = lane.holder if lane.sent else self._next_with_room()
         desk = self._desks.get(member)
         while unsent:
             unit = unsent[0]
@@ -215,6 +228,8 @@ class WorkLanes(State):
             lane.sent += 1
             desk.held[unit.id] = unit
             self.sent.append((member, unit))
+            if len(desk.held) == desk.window:
+                self._turn.remove(member)
 
     def _send(self, unit: WorkUnit, lanes: Sequence[KeyLane]) -> bool:
         """Whether it was its turn, and there was room. If not, it is tried again when what it waits for has come."""
@@ -226,7 +241,7 @@ class WorkLanes(State):
                 if member and member != lane.holder:
                     return False
                 member = lane.holder
-        member = member or self._roomiest()
+        member = member or self._next_with_room()
         desk = self._desks.get(member)
         if desk is None or len(desk.held) >= desk.window:
             (desk.waiting if desk is not None else self._free).append(unit)
@@ -238,18 +253,16 @@ class WorkLanes(State):
         unit.holder = member
         desk.held[unit.id] = unit
         self.sent.append((member, unit))
+        if desk.full:
+            self._turn.remove(member)
         return True
 
-    def _roomiest(self) -> str:
+    def _next_with_room(self) -> str:
         """The next member in turn that has room; nobody's name if none has."""
-        turn, desks = self._turn, self._desks
-        for _ in range(len(turn)):
-            member = turn[0]
-            turn.rotate(-1)
-            desk = desks[member]
-            if len(desk.held) < desk.window:
-                return member
-        return ""
+        if not self._turn:
+            return ""
+        self._turn.rotate(-1)
+        return self._turn[-1]
 
 
 def _first_of_each_key(units: Iterable[WorkUnit]) -> Iterator[WorkUnit]:

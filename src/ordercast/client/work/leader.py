@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ordercast.client.work.lanes import WorkLanes, WorkUnit
+from ordercast.client.work.lanes import WorkLanes, WorkUnit, unit_of
 from ordercast.client.work.words import GroupProgress, Orders, Report, WorkOrder
 from ordercast.core.state import State
 from ordercast.pubsub.publications import Publication, PublicationId
@@ -97,7 +97,7 @@ class WorkLeader(State):
         done, attempts = self.done, self.attempts
         fresh = [entry for entry in entries if (entry.origin, entry.number) not in done]
         if self.ready:
-            self.lanes.add([WorkUnit(entry, attempts.get((entry.origin, entry.number), 0)) for entry in fresh])
+            self.lanes.add([unit_of(entry, attempts.get((entry.origin, entry.number), 0)) for entry in fresh])
         else:
             self.early.update({(entry.origin, entry.number): entry for entry in fresh})
             self._look()
@@ -117,7 +117,7 @@ class WorkLeader(State):
         self.ready = True
         held: dict[str, list[WorkUnit]] = {name: [] for name in self.members}
         for pair, (name, attempt) in self.claims.items():
-            held[name].append(WorkUnit(self.early.pop(pair), attempt - 1))
+            held[name].append(unit_of(self.early.pop(pair), attempt - 1))
         for name, member in self.members.items():
             if member.recorded:
                 self.lanes.open(name, held[name])

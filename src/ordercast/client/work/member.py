@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from ordercast.client.work.lanes import keys_of
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.words import Orders, Report, WorkOrder, by_publisher
@@ -14,18 +16,17 @@ from ordercast.pubsub.publications import Publication, PublicationId
 _MOST_DOUBLINGS = 5
 
 
-class WorkInHand(State):
-    """A unit that this member has."""
+class WorkInHand(msgspec.Struct, gc=False, eq=False):
+    """A unit that this member has. The garbage collector need not look at it: it leads back to nobody."""
 
-    def __init__(self, entry: Publication, attempt: int) -> None:
-        self.entry = entry
-        self.attempt = attempt
-        self.id: PublicationId = (entry.origin, entry.number)
-        self.keys = keys_of(entry)
-        self.given = False
-        """The application has it, or had it and is to have it again."""
-        self.over = False
-        """Done, or not this member's any more."""
+    entry: Publication
+    attempt: int
+    id: PublicationId
+    keys: tuple[str, ...]
+    given: bool = False
+    """The application has it, or had it and is to have it again."""
+    over: bool = False
+    """Done, or not this member's any more."""
 
 
 class WorkMember(State):
@@ -133,10 +134,11 @@ class WorkMember(State):
             self.safe_until_ns = made_ns + self.settings.silent_ns - self.settings.beat_ns // 2
 
     def _take(self, assignment: WorkOrder) -> None:
-        held = WorkInHand(assignment.entry, assignment.attempt)
-        if self.leaving or held.id in self.held:
+        entry = assignment.entry
+        pair = (entry.origin, entry.number)
+        if self.leaving or pair in self.held:
             return
-        self.held[held.id] = held
+        held = self.held[pair] = WorkInHand(entry, assignment.attempt, pair, keys_of(entry))
         first = True
         for key in held.keys:
             lane = self.lanes.get(key)
