@@ -161,7 +161,7 @@ class WorkLanes(State):
         held, lanes, full = desk.held, self._lanes, desk.full
         units = [unit for pair in pairs if (unit := held.pop(pair, None)) is not None]
         self.count -= len(units)
-        if full and units:
+        if full and not desk.full:
             self._turn.append(member)
         for unit in units:
             for key in unit.keys:
