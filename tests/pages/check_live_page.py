@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+import ordercast
 from tests.support.browser import Tab, tab
 from tests.support.doors import doors
 
@@ -23,6 +24,14 @@ BUSY = """(() => {
   const began = performance.now();
   for (let i = 0; i < 10; i++) drawSpace();
   return (performance.now() - began) / 10;
+})()"""
+OVERTAKEN = """(() => {
+  const at = [...brokers.keys()][0], hop = (us, came, peer, id, level) =>
+    unseen.push({us: clock - 5e6 + us, came, peer, kind: "client", id, level, wire: 9, at});
+  hop(1, true, "ann", "ann/t#1", LEVEL); hop(2, true, "ann", "ann/t#2", LEVEL);
+  hop(3, false, "cho", "ann/t#2", LEVEL); hop(4, false, "cho", "ann/t#1", LEVEL);
+  judge();
+  return document.getElementById("broken").textContent;
 })()"""
 INK = """(() => {
   const tree = document.getElementById("tree");
@@ -49,10 +58,57 @@ def test_the_page_draws_publishes_finds_and_names_the_slow_client() -> None:
             await press(page, "find", msg=message)
             found = await page.until("document.getElementById('found').textContent")
             assert "broker" in found, found
-            assert await page.value("focus") == message
+            assert await page.until("document.getElementById('studied').textContent")
             assert await page.until(INK)
             assert "sloth" in await page.value(SLOW)
             print(f"10,000 arrows are drawn in {await page.value(BUSY):.1f} ms")
+            assert page.complaints == []
+
+    asyncio.run(look())
+
+
+def test_the_page_draws_what_led_to_a_message_and_what_it_led_to() -> None:
+    async def look() -> None:
+        async with (
+            doors() as opened,
+            tab(f"http://{opened.web.address}/") as page,
+            ordercast.connect(opened.broker, client_id="ann") as ann,
+            ordercast.connect(opened.broker, client_id="bob") as bob,
+            ordercast.connect(opened.broker, client_id="cho") as cho,
+        ):
+            await page.until(READY)
+            inbox, others = await bob.subscribe("orders"), await cho.subscribe("other")
+            cause = await ann.publish("orders", b"why?")
+            aside = await cho.publish("other", b"by the way")
+            assert (await inbox.get(20)).id == cause
+            effect = await bob.publish("orders", b"because")
+            await others.get(20)
+            await page.until(
+                f"hops.filter(hop => hop.id === {effect!r}).length > 1 && hops.some(hop => hop.id === {aside!r})"
+            )
+
+            await press(page, "find", msg=effect)
+            assert await page.until("study && [[...study.past], [...study.future]]") == [[cause], []]
+            assert cause in await page.value("document.getElementById('studied').textContent")
+            await press(page, "find", msg=cause)
+            assert await page.until("study && [[...study.past], [...study.future]]", lambda told: told[0] == []) == [
+                [],
+                [effect],
+            ]
+            await press(page, "find", msg="")
+            assert await page.value("study") is None
+            assert page.complaints == []
+
+    asyncio.run(look())
+
+
+def test_the_page_names_a_message_that_came_after_one_that_followed_it() -> None:
+    async def look() -> None:
+        async with doors() as opened, tab(f"http://{opened.web.address}/") as page:
+            await page.until(READY)
+            assert await page.value(OVERTAKEN.replace("LEVEL", "'eventual'").replace("/t#", "/unordered#")) == ""
+            said = await page.value(OVERTAKEN.replace("LEVEL", "'fifo'"))
+            assert said.startswith("Order broken at cho: ann/t#1 came after ann/t#2"), said
             assert page.complaints == []
 
     asyncio.run(look())

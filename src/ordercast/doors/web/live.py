@@ -76,6 +76,7 @@ class LiveView:
             "ms": time.time_ns() // 1_000_000,
             "cluster": host.credentials.cluster,
             "siblings": self.siblings,
+            "order_scope": broker.topics.settings.order_scope,
             "overlay": {name: overlay[name] for name in ("role", "term", "parent", "children", "known_dead")},
             "brokers": sorted(overlay["directory"]),
             "totals": broker.topics.totals(),

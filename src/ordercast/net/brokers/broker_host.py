@@ -43,6 +43,8 @@ class MessageHop(NamedTuple):
     kind: str
     message: str
     guarantee: str
+    connection: int
+    """Tells apart the connections of a client that comes back."""
 
 
 class TrafficWatch:
@@ -63,7 +65,7 @@ class TrafficWatch:
         for entry in packet.entries[:_OF_A_PACKET]:
             self._number += 1
             level = entry.guarantee.label
-            self.hops.append(MessageHop(self._number, now, came, peer.name, peer.kind, entry.id, level))
+            self.hops.append(MessageHop(self._number, now, came, peer.name, peer.kind, entry.id, level, wire.number))
 
 
 class BrokerHost(ProcessHost):
