@@ -57,7 +57,7 @@ def test_the_page_draws_publishes_finds_and_names_the_slow_client() -> None:
 
             await press(page, "find", msg=message)
             found = await page.until("document.getElementById('found').textContent")
-            assert "broker" in found, found
+            assert found.startswith(f"{opened.process.host.me.name}: "), found
             assert await page.until("document.getElementById('studied').textContent")
             assert await page.until(INK)
             assert "sloth" in await page.value(SLOW)

@@ -84,6 +84,7 @@ class LiveView:
             "connections": self._connections(watch),
             "admitted": host.counters["entries_admitted"],
             "bounds": BOUNDS_S,
+            "handed": {level.label: count for level, count in host.deliveries.handed.items()},
             "deliveries": {level.label: counts for level, counts in host.deliveries.counts.items()},
             "events": events,
             "hops": hops,

@@ -89,6 +89,7 @@ class BrokerHost(ProcessHost):
     def _handed_on(self, wire: WireConnection, packet: Entries) -> None:
         if wire.peer is not None and wire.peer.kind == CLIENT:
             entry = packet.entries[-1]
+            self.deliveries.handed_on(entry.guarantee, len(packet.entries))
             if entry.published_ns:
                 self.deliveries.took(entry.guarantee, max(0, time.time_ns() - entry.published_ns))
         if self.watch is not None:

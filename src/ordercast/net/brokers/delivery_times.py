@@ -22,6 +22,13 @@ class DeliveryTimes:
     def __init__(self) -> None:
         self.counts = {level: [0] * (len(BOUNDS_S) + 1) for level in _LEVELS}
         self.sums_ns = dict.fromkeys(_LEVELS, 0)
+        self.handed = dict.fromkeys(_LEVELS, 0)
+        """Publications; those of one packet count with its last one."""
+
+    def handed_on(self, level: Guarantee, count: int) -> None:
+        """A packet with so many publications went to a client."""
+        if level in self.handed:
+            self.handed[level] += count
 
     def took(self, level: Guarantee, ns: int) -> None:
         if level in self.counts:
@@ -40,3 +47,8 @@ class DeliveryTimes:
                 yield f'{name}_bucket{{guarantee="{level.label}",le="{bound}"}} {so_far}'
             yield f'{name}_sum{{guarantee="{level.label}"}} {self.sums_ns[level] / 1e9:.6f}'
             yield f'{name}_count{{guarantee="{level.label}"}} {so_far}'
+        name = "ordercast_delivered_total"
+        yield f"# HELP {name} Publications handed to clients; those of one packet count with its last one."
+        yield f"# TYPE {name} counter"
+        for level, handed in self.handed.items():
+            yield f'{name}{{guarantee="{level.label}"}} {handed}'
