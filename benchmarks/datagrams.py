@@ -143,14 +143,14 @@ async def _run(measure: Callable[[], Awaitable[float]]) -> float:
 
 def rounds_per_second(members: int, rounds: int, protocol: str) -> float:
     """Gossip rounds that a group gets done in a second of processor time, with 6 updates a round, as the source's."""
-    names = [f"m{i:04d}" for i in range(members)]
-    updaters = tuple(names[:25])
+    names = tuple(f"m{i:04d}" for i in range(members))
+    updaters = names[:25]
     rounds_long = rounds_for(members, 4)
     gossip: dict[str, Any] = {"round_ms": 100.0, "rounds": rounds_long, "history": 140, "view": members + 1}
     world = Processes(1, same_everywhere(Uniform(low_ms=10.0, high_ms=30.0)), casts=CastModel(loss=0.002))
 
     def build(wires: Any, peer: Peer) -> OverlayMachine:
-        place = OverlayPlace(peer, tuple(name for name in names if name != peer.name), True, salt(1, peer.name))
+        place = OverlayPlace(peer, names, True, salt(1, peer.name))
         if protocol == "gossip":
             return GossipMachine(wires, place, GossipOptions(**gossip))
         own = ClusterOptions(**gossip, clusters=("c",), entries=25, coordinators=updaters, recovery="k")

@@ -14,6 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _MASK = (1 << 64) - 1
+_SPREAD_A, _SPREAD_B = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _UNIT = 1.0 / (1 << 53)
 
 
@@ -25,7 +26,19 @@ def salt(seed: int, *identity: object) -> int:
 
 def mix(salted: int, a: int, b: int = 0) -> int:
     """64 bits from a salt and two integers. Fast: for every packet."""
-    x = (salted ^ (a * 0x9E3779B97F4A7C15) ^ (b * 0xC2B2AE3D27D4EB4F)) & _MASK
+    x = (salted ^ (a * _SPREAD_A) ^ (b * _SPREAD_B)) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+def spread(a: int, b: int = 0) -> int:
+    """What `mix` makes of its two integers, for those who mix many salts with the same ones."""
+    return (a * _SPREAD_A ^ b * _SPREAD_B) & _MASK
+
+
+def stir(x: int) -> int:
+    """The last step: with what `spread` gives of a and b, xor a salt, it is their `mix`."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return x ^ (x >> 31)

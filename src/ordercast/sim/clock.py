@@ -37,7 +37,8 @@ class Scheduler:
 
     def at(self, time_ns: int, action: Action, a: Any = None, b: Any = None) -> None:
         """Call `action(a, b)` at a time, or now if that is past; after all that was planned for then before."""
-        time_ns = max(time_ns, self.now)
+        if time_ns < self.now:
+            time_ns = self.now
         events = self.instants.get(time_ns)
         if events is None:
             self.instants[time_ns] = [(action, a, b)]

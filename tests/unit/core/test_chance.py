@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from ordercast.core.chance import exponential, mix, salt, shuffled, unit
+from ordercast.core.chance import exponential, mix, salt, shuffled, spread, stir, unit
 
 
 def test_a_draw_depends_on_the_seed_and_on_every_part_of_the_identity() -> None:
@@ -46,3 +46,9 @@ def test_removing_an_option_leaves_the_order_of_the_others() -> None:
     options = list(range(30))
     without = [o for o in shuffled(options, 1, "x") if o != 7]
     assert shuffled([o for o in options if o != 7], 1, "x") == without
+
+
+def test_spreading_and_stirring_is_mixing() -> None:
+    """What draws are made of may be worked out ahead, and every draw stays what it was."""
+    for salted, a, b in ((0, 0, 0), (1, 1, 0), (salt(7, "x"), salt(7, "y"), 3), ((1 << 64) - 1, 1 << 62, 5)):
+        assert stir(salted ^ spread(a, b)) == mix(salted, a, b)

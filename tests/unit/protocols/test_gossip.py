@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ordercast.core.chance import mix
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Message
@@ -69,9 +70,9 @@ def test_a_history_that_is_too_small_never_delivers_twice() -> None:
 
 def test_a_full_packet_carries_the_youngest() -> None:
     rumours: Rumours[int, str] = Rumours(RumourLimits(rounds=9, per_packet=2, buffer=3, history=9), 1)
-    rumours.hear([(1, "old", 5), (2, "young", 0), (3, "younger", 0)])
+    rumours.hear((1, 2, 3), ("old", "young", "younger"), bytes([5, 0, 0]))
     assert sorted(rumours.chosen()[0]) == ["young", "younger"]
-    rumours.hear([(4, "newest", 0)])
+    rumours.hear((4,), ("newest",), bytes([0]))
     assert "old" not in rumours.items.values(), "the buffer is full: the oldest goes"
 
 
@@ -117,6 +118,25 @@ def test_who_left_is_forgotten_until_it_comes_back_as_another() -> None:
     some.next_round()
     some.hear([("a", 1, 0)], "a")
     assert sorted(some.ring) == ["a", "b"]
+
+
+def test_a_view_is_the_same_whether_or_not_its_process_is_among_the_contacts() -> None:
+    """Members of a large group share one list of contacts, and where each stands in it."""
+    everybody = tuple(f"m{i}" for i in range(12))
+    limits = ViewLimits(view=10, per_packet=4, forget=6)
+    alone = GossipView("m4", 0, tuple(one for one in everybody if one != "m4"), limits, 3)
+    shared = GossipView("m4", 0, everybody, limits, 3)
+    for step in range(400):
+        for view in (alone, shared):
+            view.next_round()
+            view.hear([(f"m{mix(1, step) % 16}", 0, step % 3), (f"m{mix(2, step) % 16}", step // 50, 0)], "m1")
+            if step % 5 == 0:
+                view.hear_gone([(f"m{mix(3, step) % 16}", step // 50)], "m1")
+        assert alone.draw(3) == shared.draw(3)
+        assert (alone.ring, alone.heard) == (shared.ring, shared.heard)
+        assert len(set(shared.ring)) == len(shared.ring) <= 10
+        assert "m4" not in shared.ring
+    assert shared.ring != list(everybody[:10]), "some have left and others have come: nobody is where it was"
 
 
 @pytest.mark.parametrize(

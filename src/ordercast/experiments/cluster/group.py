@@ -68,8 +68,7 @@ class Group:
             self.world.add(name, "node", self._build, address=name)  # type: ignore[arg-type]
 
     def _build(self, wires: OverlayWires, peer: Peer) -> OverlayMachine:
-        contacts = tuple(name for name in self.names if name != peer.name)
-        return self._make(wires, OverlayPlace(peer, contacts, True, salt(self.setting.seed, "member", peer.name)))
+        return self._make(wires, OverlayPlace(peer, self.names, True, salt(self.setting.seed, "member", peer.name)))
 
     def _machine(self, wires: OverlayWires, place: OverlayPlace) -> OverlayMachine:
         if self.setting.ordered:

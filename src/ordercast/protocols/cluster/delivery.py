@@ -10,7 +10,7 @@ from typing import ClassVar
 from ordercast.core.errors import PeerError
 from ordercast.core.state import State
 from ordercast.protocols.cluster.directory import Directory
-from ordercast.protocols.cluster.events import ENTRY_BITS, ENTRY_MASK, Event, Range, Value, epoch_of, missing, seq_of
+from ordercast.protocols.cluster.events import Event, Range, Value, epoch_of, missing, seq_of
 from ordercast.protocols.cluster.ordering import UpdateOrdering
 from ordercast.protocols.cluster.packets import Recover, Recovered
 from ordercast.protocols.cluster.ports import Ports
@@ -84,17 +84,18 @@ class Delivery(State):
         if not self.knows_start:
             self._keep_early(event)
             return
-        ordering, key = self.ordering, event.key
-        if key >> ENTRY_BITS <= ordering.clock[key & ENTRY_MASK]:
+        ordering = self.ordering
+        if ordering.advance(event):
+            if self.options.total_rounds or ordering.skipped:
+                self.hand_over((event,))
+            else:  # This is what nearly always happens.
+                self.app.update(event)
+                self.wires.deliver(event.message)
+        elif ordering.is_obsolete(event):
             self.wires.count("updates_obsolete")
-        elif key not in ordering.waiting:
+        elif event.key not in ordering.waiting:
             if ordering.is_ready(event):
-                delivered = ordering.take(event)
-                if len(delivered) > 1 or self.armed or self.options.total_rounds or ordering.skipped:
-                    self.hand_over(delivered)
-                else:  # Nothing waits: this is what nearly always happens.
-                    self.app.update(event)
-                    self.wires.deliver(event.message)
+                self.hand_over(ordering.take(event))
             else:
                 self._hold(event, recovered=recovered)
 

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ordercast.core.state import State
-from ordercast.protocols.cluster.events import Event, Value, epoch_key, epoch_of, key_of, value_of
+from ordercast.protocols.cluster.events import (
+    ENTRY_BITS,
+    ENTRY_MASK,
+    SEQ_BITS,
+    Event,
+    Value,
+    epoch_key,
+    epoch_of,
+    key_of,
+    value_of,
+)  # fmt: skip
 from ordercast.protocols.cluster.packets import Owner
 
 REMEMBERED = 4
@@ -26,7 +36,8 @@ class Directory(State):
 
     def agrees(self, event: Event) -> bool:
         """Remember who made the update; false if another process made updates under the same entry and epoch."""
-        known = self.makers.get(epoch_key(event.key))
+        key = event.key
+        known = self.makers.get(key >> ENTRY_BITS + SEQ_BITS << ENTRY_BITS | key & ENTRY_MASK)  # `epoch_key` in place.
         if known is None:
             self._learn(event.entry, epoch_of(event.value), event.creator)
             return True

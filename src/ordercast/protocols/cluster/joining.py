@@ -57,7 +57,7 @@ class Joining(State):
         ports.set_timer(JOIN, 0, round(ports.options.join_ms * 1e6))
 
     def _candidate(self) -> str | None:
-        known = [*self.delivery.members.draw(2 + len(self.asked)), *self.delivery.members.contacts]
+        known = [*self.delivery.members.draw(2 + len(self.asked)), *self.delivery.members.other_contacts()]
         return next((address for address in known if address not in self.asked), None)
 
     def time_out(self) -> None:

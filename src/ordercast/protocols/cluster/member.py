@@ -174,8 +174,7 @@ class ClusterMember(State):
         if packet.gone:
             self.members.hear_gone(packet.gone, sender)
         if events:
-            keys = [event.key for event in events]
-            new = self.rumours.hear(zip(keys, events, ages, strict=True))
+            new = self.rumours.hear([event.key for event in events], events, ages)
             if new:
                 self._take(new, sender)
         if packet.digest:

@@ -56,6 +56,22 @@ class UpdateOrdering(State):
         # Its own entry is one that is ahead; another one is another update that is missing.
         return bool(sum(map(gt, event.vector, clock)) == 1)
 
+    def advance(self, event: Event) -> bool:
+        """CLU-3.2, as it nearly always is: take an update that is ready, begins no epoch, and that nothing waits for.
+
+        False: nothing has changed, and the update is to be looked at more closely.
+        """
+        clock, vector = self.clock, event.vector
+        entry = event.key & ENTRY_MASK
+        value = vector[entry]
+        if value != clock[entry] + 1 or event.prev != ABSENT or entry in self.blocked:
+            return False
+        if sum(map(gt, vector, clock)) != 1:
+            return False
+        # The vector's own number, not an equal one: simulated members then share what they compare all the time.
+        clock[entry] = value
+        return True
+
     def hold(self, event: Event) -> None:
         """CLU-3.3: it waits. Of all that it waits for one entry is watched, until that moves on."""
         self.waiting[event.key] = event
@@ -78,7 +94,6 @@ class UpdateOrdering(State):
         if self.waiting and event.prev != ABSENT:
             return self._release(event) + self.flush()
         entry = event.key & ENTRY_MASK
-        # The vector's own number, not an equal one: simulated members then share what they compare all the time.
         self.clock[entry] = event.vector[entry]
         return [event, *self._wake(entry)] if entry in self.blocked else [event]
 

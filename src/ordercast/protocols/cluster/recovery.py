@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -34,6 +35,8 @@ class RecoveryBuffer(State):
         self.slots = slots
         self.replacement = replacement
         self.events: dict[int, Event] = {}
+        self.arrivals: deque[int] = deque()
+        """For FIFO only: keys in the order in which they came; the first ones of a dict take long to find."""
         self.births: dict[int, int] = {}
         """For AGE only: the round in which each was created."""
 
@@ -45,12 +48,14 @@ class RecoveryBuffer(State):
         self.events[key] = event
         if self.replacement == AGE:
             self.births[key] = born
+        else:
+            self.arrivals.append(key)
         if len(self.events) > self.slots:
             self._replace()
 
     def _replace(self) -> None:
         if self.replacement == FIFO:
-            del self.events[next(iter(self.events))]
+            del self.events[self.arrivals.popleft()]
             return
         oldest = min(self.births, key=self.births.__getitem__)
         del self.births[oldest], self.events[oldest]

@@ -83,7 +83,7 @@ class GossipMachine(OverlayMachine):
         self.members.hear(packet.members, sender)
         self.members.hear_gone(packet.gone, sender)
         keys = [(message.origin, message.number) for message in messages]
-        for message in self.rumours.hear(zip(keys, messages, ages, strict=True)):
+        for message in self.rumours.hear(keys, messages, ages):
             self._deliver(message)
         self._wake()
 

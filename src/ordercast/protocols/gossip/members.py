@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 import msgspec
@@ -16,11 +17,10 @@ Heard = tuple[str, int, int]
 Gone = tuple[str, int]
 """A member that has left: address, and the incarnation that left."""
 
-_NUMBERS = tuple(range(4_096))
-"""Places on rings: equal numbers that are one object take no memory in a thousand simulated members."""
-
 ADDRESS_CHARS = 255
 _TRIES = 4
+_NOWHERE = 1 << 62
+"""No place on any ring."""
 
 
 class ViewLimits(msgspec.Struct, frozen=True):
@@ -35,21 +35,24 @@ class ViewLimits(msgspec.Struct, frozen=True):
 class GossipView(State):
     """The view. Never contains its own process; those that nobody speaks of are forgotten when they are next drawn."""
 
-    constant: ClassVar[tuple[str, ...]] = ("me", "limits", "salt", "contacts")
+    constant: ClassVar[tuple[str, ...]] = ("me", "limits", "salt", "contacts", "homes", "own_home")
     ordered: ClassVar[tuple[str, ...]] = ("gone",)
 
     def __init__(self, me: str, incarnation: int, contacts: tuple[str, ...], limits: ViewLimits, salt: int) -> None:
         self.me = me
         self.limits = limits
         self.salt = salt
-        self.contacts = tuple(address for address in contacts if address != me)
+        self.contacts = contacts
+        """Those that it was told of at first; it may be one of them itself."""
+        self.homes = homes_of(contacts)
+        self.own_home = self.homes.get(me, len(contacts))
         self.incarnation = incarnation
         self.round = 0
         self.draws = 0
         self.listened = -1
         """The last round in which it listened to words about others."""
         self.places: dict[str, int] = {}
-        """By address: its place on the ring."""
+        """By address: its place on the ring, unless it is where it stands among the contacts."""
         self.incarnations: dict[str, int] = {}
         """Of those that are not in their first one."""
         self.ring: list[str] = []
@@ -61,8 +64,12 @@ class GossipView(State):
 
     def return_to_contacts(self) -> None:
         """Whoever knows nobody asks those that it was told of at first."""
-        for address in self.contacts[: self.limits.view]:
+        for address in self.other_contacts()[: self.limits.view]:
             self._enter(address, 0, self.round)
+
+    def other_contacts(self) -> list[str]:
+        """Those that it was told of at first, without itself."""
+        return [address for address in self.contacts if address != self.me]
 
     def next_round(self) -> None:
         self.round += 1
@@ -100,16 +107,29 @@ class GossipView(State):
         """
         if len(members) > self.limits.per_packet:
             raise PeerError(sender, f"tells of {len(members)} members; {self.limits.per_packet} are allowed")
-        places, heard, now = self.places, self.heard, self.round
+        place_of, heard, now = self._place_of, self.heard, self.round
         if self.listened == now:
             members = members[:1]
         self.listened = now
         for address, incarnation, age in members:
-            place = places.get(address)
+            place = place_of(address)
             if place is None or (incarnation and incarnation > self.incarnations.get(address, 0)):
                 self._hear_new(address, incarnation, age, sender)
             elif now - age > heard[place]:
                 heard[place] = min(now, now - age)
+
+    def _place_of(self, address: str) -> int | None:
+        """Its place on the ring: mostly the one that it has among the contacts, with this process left out."""
+        home, ring = self.homes.get(address, _NOWHERE), self.ring
+        if home > self.own_home:
+            home -= 1
+        return home if home < len(ring) and ring[home] == address else self.places.get(address)
+
+    def _settle(self, address: str, place: int) -> None:
+        """It stands at this place from now on."""
+        self.places.pop(address, None)
+        if self._place_of(address) != place:
+            self.places[address] = place
 
     def _hear_new(self, address: str, incarnation: int, age: int, sender: str) -> None:
         if not 0 < len(address) <= ADDRESS_CHARS or incarnation < 0 or age < 0:
@@ -137,13 +157,13 @@ class GossipView(State):
             self.forget(address)
 
     def _enter(self, address: str, incarnation: int, heard: int) -> None:
-        place = self.places.get(address)
+        place = self._place_of(address)
         if place is None:
             if len(self.ring) >= self.limits.view:
                 self.forget(self.ring[self._chance() % len(self.ring)])
-            self.places[address] = _number(len(self.ring))
             self.ring.append(address)
             self.heard.append(heard)
+            self._settle(address, len(self.ring) - 1)
         else:
             self.heard[place] = heard
         if incarnation:
@@ -151,13 +171,15 @@ class GossipView(State):
 
     def forget(self, address: str) -> None:
         """Draw it no more, until somebody says that it is there."""
-        place = self.places.pop(address, None)
+        place = self._place_of(address)
         if place is None:
             return
+        self.places.pop(address, None)
         self.incarnations.pop(address, None)
         last, heard = self.ring.pop(), self.heard.pop()
         if last != address:
-            self.ring[place], self.heard[place], self.places[last] = last, heard, place
+            self.ring[place], self.heard[place] = last, heard
+            self._settle(last, place)
 
     def draw(self, count: int) -> list[str]:
         """So many different members by chance, or all if there are fewer. Those silent for too long are forgotten."""
@@ -171,7 +193,8 @@ class GossipView(State):
         for _ in range(count * _TRIES):
             if len(drawn) == count or not ring:
                 break
-            place = self._chance() % len(ring)
+            self.draws += 1
+            place = mix(self.salt, self.draws) % len(ring)
             if heard[place] < oldest:
                 self.forget(ring[place])
             elif ring[place] not in drawn:
@@ -186,5 +209,7 @@ class GossipView(State):
         return len(self.ring)
 
 
-def _number(place: int) -> int:
-    return _NUMBERS[place] if place < len(_NUMBERS) else place
+@lru_cache(maxsize=8)
+def homes_of(contacts: tuple[str, ...]) -> Mapping[str, int]:
+    """By address: where it stands among the contacts. Members of a large group that are told the same ones share it."""
+    return {address: place for place, address in enumerate(contacts)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections import deque
+from collections.abc import Hashable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
@@ -34,7 +35,8 @@ class Rumours(State, Generic[Key, Item]):
     """
 
     constant: ClassVar[tuple[str, ...]] = ("limits", "salt")
-    ordered: ClassVar[tuple[str, ...]] = ("history", "births")
+    ordered: ClassVar[tuple[str, ...]] = ("births",)
+    derived: ClassVar[tuple[str, ...]] = ("known",)
 
     def __init__(self, limits: RumourLimits, salt: int) -> None:
         self.limits = limits
@@ -43,34 +45,37 @@ class Rumours(State, Generic[Key, Item]):
         self.items: dict[Key, Item] = {}
         self.births: dict[Key, int] = {}
         """Of every item: the round in which it was made, by the count of this node."""
-        self.history: dict[Key, None] = {}
+        self.history: deque[Key] = deque()
+        """What came last, the oldest first."""
+        self.known: set[Key] = set()
+        """The same, to look up."""
 
     def begin(self, key: Key, item: Item) -> None:
         """GSP-1: an own one goes round from the next round on."""
         self.remember(key)
         self._keep(key, item, self.round)
 
-    def hear(self, rumours: Iterable[tuple[Key, Item, int]]) -> list[Item]:
+    def hear(self, keys: Sequence[Key], items: Sequence[Item], ages: bytes) -> list[Item]:
         """GSP-3: those that are new, in the order in which they came; of the others, the higher age counts."""
-        births, history, now = self.births, self.history, self.round
+        births, known, now = self.births, self.known, self.round
         new: list[Item] = []
-        for key, item, age in rumours:
-            born = births.get(key)
+        for i, born in enumerate(map(births.get, keys)):
             if born is not None:
-                if now - age < born:
-                    births[key] = now - age
-            elif key not in history:
-                self.remember(key)
-                self._keep(key, item, now - age)
-                new.append(item)
+                if now - ages[i] < born:
+                    births[keys[i]] = now - ages[i]
+            elif keys[i] not in known:
+                self.remember(keys[i])
+                self._keep(keys[i], items[i], now - ages[i])
+                new.append(items[i])
         return new
 
     def remember(self, key: Key) -> None:
         """It counts as heard, although it is not passed on."""
-        history = self.history
-        history[key] = None
-        if len(history) > self.limits.history:
-            del history[next(iter(history))]
+        if key not in self.known:
+            self.known.add(key)
+            self.history.append(key)
+            if len(self.history) > self.limits.history:
+                self.known.remove(self.history.popleft())
 
     def _keep(self, key: Key, item: Item, born: int) -> None:
         self.births[key] = born
@@ -81,7 +86,9 @@ class Rumours(State, Generic[Key, Item]):
     def disown(self, key: Key) -> None:
         """It was no such rumour: whatever comes under this key is new."""
         self.drop(key)
-        self.history.pop(key, None)
+        if key in self.known:
+            self.known.remove(key)
+            self.history.remove(key)
 
     def drop(self, key: Key) -> None:
         """Pass it on no more."""

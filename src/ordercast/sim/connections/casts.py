@@ -8,21 +8,22 @@ round of a thousand processes plans a few events, not thousands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from ordercast.core.chance import mix, salt, unit
+from ordercast.core.chance import mix, salt, spread, stir, unit
 from ordercast.core.messages import Packet
 from ordercast.core.process import CAST_BYTES, Peer
 from ordercast.core.wire import FRAME_PREFIX_BYTES, Codec
 from ordercast.scenario.tables import Latency
 from ordercast.sim.clock import NS_PER_MS, Scheduler
+from ordercast.sim.clock import Event as CalendarEvent
 from ordercast.sim.connections.life import Frame, Life, Process
 from ordercast.sim.links.network import latency_draw
 
-_LOSS, _DUPLICATE, _SECOND_COPY = 1, 2, 3
+_LOSS, _DUPLICATE, _SECOND_COPY = spread(1), spread(2), spread(3)
 
 Draw = Callable[[int], int]
 
@@ -46,11 +47,15 @@ class Crossing(Protocol):
     codec: Codec | None
     tap: Callable[[str, str, Packet], None] | None
 
-    def listener(self, address: str) -> Process | None: ...
+    @property
+    def listeners(self) -> Mapping[str, Process]: ...
+
+    @property
+    def parted(self) -> bool: ...
 
     def separated(self, one: str, other: str) -> bool: ...
 
-    def latency_between(self, source: str, target: str) -> Latency | Draw: ...
+    def latencies(self) -> Callable[[str, str], Latency | Draw]: ...
 
     def encode(self, packet: Packet) -> bytes: ...
 
@@ -66,10 +71,10 @@ class Casts:
         """How long a packet would be; only asked where there is no codec and length matters."""
         self._between = between
         self._clock = between.clock
-        self._arriving: dict[int, list[Any]] = {}
-        """By instant: receiver, sender and packet, again and again, in order of sending."""
+        self._batches: dict[int, list[Any]] = {}
+        """By instant at which several arrive: receiver, sender and packet, again and again, in order of sending."""
         self._draws: dict[Latency, tuple[int, Draw]] = {}
-        self._last_latency: tuple[Latency | None, tuple[int, Draw]] = (None, (-1, lambda _: 0))
+        self._last_latency: tuple[Latency | Draw | None, int, Draw] = (None, -1, lambda _: 0)
         """The one that was used last, which is mostly the one of the next datagram, too."""
         self._salts = _Salts(between.seed)
         self._instant = -1
@@ -90,76 +95,97 @@ class Casts:
     def cast_all(self, life: Life, addresses: Iterable[str], packet: Packet) -> None:
         """One datagram to each of the addresses."""
         between = self._between
-        name, listener, separated, tap = life.name, between.listener, between.separated, between.tap
-        for address in addresses:
-            self._sent += 1
-            life.process.sent += 1
-            target = listener(address)
-            if tap is not None:
-                tap(name, target.name if target is not None else address, packet)
-            if target is None:
-                self._losses["nobody"] += 1
-                continue
-            frame: Frame = packet
-            if between.codec is not None:
-                frame = between.encode(packet)
-                if len(frame) > CAST_BYTES:
-                    life.count("casts_too_long")
-                    self._losses["too_long"] += 1
-                    continue
-            if separated(name, target.name):
-                self._losses["partition"] += 1
-            else:
-                self._carry(life, target, frame)
+        addresses = tuple(addresses)
+        found = list(map(between.listeners.get, addresses))
+        self._sent += len(found)
+        life.process.sent += len(found)
+        if between.tap is not None:
+            for address, target in zip(addresses, found, strict=True):
+                between.tap(life.name, address if target is None else target.name, packet)
+        targets = [target for target in found if target is not None]
+        if len(targets) < len(found):
+            self._losses["nobody"] += len(found) - len(targets)
+        frame: Frame = packet
+        if between.codec is not None and targets:
+            frame = between.encode(packet)
+            if len(frame) > CAST_BYTES:
+                life.count("casts_too_long", len(targets))
+                self._losses["too_long"] += len(targets)
+                return
+        if between.parted:
+            near = [target for target in targets if not between.separated(life.name, target.name)]
+            self._losses["partition"] += len(targets) - len(near)
+            targets = near
+        self._carry(life, targets, frame)
 
-    def _carry(self, life: Life, target: Process, frame: Frame) -> None:
-        model, clock = self.model, self._clock
-        now = sent = clock.now
-        constant_ns, draw = self._latency(life.name, target.name)
-        if model.bytes_per_ms:
-            now += round(self._length(frame) / model.bytes_per_ms * NS_PER_MS)
-        if constant_ns >= 0 and not model.loss and not model.duplicate:
-            self._plan(now + constant_ns, life.peer, target, frame)
-            return
-        salts, pair = self._salts, (life.name, target.name)
+    def _carry(self, life: Life, targets: list[Process], frame: Frame) -> None:
+        model, sent, repeats, salts, plan = self.model, self._clock.now, self._repeats, self._salts, self._plan
+        loss, duplicate = model.loss, model.duplicate
+        name, peer, salted = life.name, life.peer, salts[life.name][0]
+        latency_of, first = self._between.latencies(), spread(sent, 1)
+        latency, constant_ns, draw = self._last_latency
+        leaves = sent + round(self._length(frame) / model.bytes_per_ms * NS_PER_MS) if model.bytes_per_ms else sent
         if sent != self._instant:
             self._instant = sent
-            self._repeats.clear()
-        again = self._repeats[pair] = self._repeats.get(pair, 0) + 1
-        bits = mix(mix(salts[life.name], salts[target.name]), sent, again)
-        if model.loss and unit(mix(bits, _LOSS)) < model.loss:
-            self._losses["chance"] += 1
-            return
-        self._plan(now + draw(bits), life.peer, target, frame)
-        if model.duplicate and unit(mix(bits, _DUPLICATE)) < model.duplicate:
-            self._doubled += 1
-            self._plan(now + draw(mix(bits, _SECOND_COPY)), life.peer, target, frame)
+            repeats.clear()
+        for target in targets:
+            to = target.name
+            of_pair = latency_of(name, to)
+            if of_pair is not latency:
+                latency, constant_ns, draw = self._last_latency = of_pair, *self._drawn(of_pair)
+            if constant_ns >= 0 and not loss and not duplicate:
+                plan(leaves + constant_ns, target, peer, frame)
+                continue
+            pair = name, to
+            again = repeats[pair] = repeats.get(pair, 0) + 1
+            bits = stir(salted ^ salts[to][1])
+            bits = stir(bits ^ first) if again == 1 else mix(bits, sent, again)
+            if loss and unit(stir(bits ^ _LOSS)) < loss:
+                self._losses["chance"] += 1
+                continue
+            plan(leaves + draw(bits), target, peer, frame)
+            if duplicate and unit(stir(bits ^ _DUPLICATE)) < duplicate:
+                self._doubled += 1
+                plan(leaves + draw(stir(bits ^ _SECOND_COPY)), target, peer, frame)
 
-    def _plan(self, arrival: int, peer: Peer, target: Process, frame: Frame) -> None:
-        batch = self._arriving.get(arrival)
-        if batch is None:
-            self._arriving[arrival] = [target, peer, frame]
-            self._clock.at(arrival, self._arrive, arrival)
+    def _plan(self, arrival: int, target: Process, peer: Peer, frame: Frame) -> None:
+        """Where latencies are drawn it is nearly always the only one of its instant."""
+        events = self._clock.instants.get(arrival)
+        if events is None and arrival > self._clock.now:
+            self._clock.at(arrival, self._arrive, target, [peer, frame])
         else:
-            batch += (target, peer, frame)
+            self._plan_batch(arrival, events or (), [target, peer, frame])
 
-    def _arrive(self, instant: int, _: None) -> None:
-        batch = self._arriving.pop(instant)
-        if len(batch) == 3:  # Where latencies are drawn, this is nearly always so.
-            target, peer, frame = batch
-            self._hand_over(target, [peer, frame])
+    def _plan_batch(self, arrival: int, events: Sequence[CalendarEvent], one: list[Any]) -> None:
+        """Whatever arrives at one instant is one event: also with one that was planned as the only one."""
+        batch = self._batches.get(arrival)
+        if batch is not None:
+            batch += one
             return
+        for i, (action, target, cast) in enumerate(events if arrival > self._clock.now else ()):
+            if action == self._arrive:
+                self._batches[arrival] = [target, *cast, *one]
+                self._clock.instants[arrival][i] = self._arrive_together, arrival, None
+                return
+        self._batches[arrival] = one
+        self._clock.at(arrival, self._arrive_together, arrival)
+
+    def _arrive(self, target: Process, cast: list[Any]) -> None:
+        if target.life is None:
+            self._losses["dead"] += 1
+        else:
+            target.life.receive_casts(cast)
+
+    def _arrive_together(self, instant: int, _: None) -> None:
+        batch = self._batches.pop(instant)
         by_target: dict[Process, list[Any]] = {}
         for i in range(0, len(batch), 3):
             by_target.setdefault(batch[i], []).extend(batch[i + 1 : i + 3])
         for target, casts in by_target.items():
-            self._hand_over(target, casts)
-
-    def _hand_over(self, target: Process, casts: list[Any]) -> None:
-        if target.life is None:
-            self._losses["dead"] += len(casts) // 2
-        else:
-            target.life.receive_casts(casts)
+            if target.life is None:
+                self._losses["dead"] += len(casts) // 2
+            else:
+                target.life.receive_casts(casts)
 
     def _length(self, frame: Frame) -> int:
         if isinstance(frame, bytes):
@@ -170,28 +196,24 @@ class Casts:
             self._weighed = frame, size
         return size
 
-    def _latency(self, source: str, target: str) -> tuple[int, Draw]:
+    def _drawn(self, latency: Latency | Draw) -> tuple[int, Draw]:
         """The nanoseconds if they are always the same, else -1; and how they are drawn."""
-        latency = self._between.latency_between(source, target)
-        last, known = self._last_latency
-        if latency is last:
-            return known
         if callable(latency):
             return -1, latency
         found = self._draws.get(latency)
         if found is None:
             draw = latency_draw(latency)
             found = self._draws[latency] = draw(0) if isinstance(latency, int | float) else -1, draw
-        self._last_latency = latency, found
         return found
 
 
-class _Salts(dict[str, int]):
-    """The bits that stand for each process."""
+class _Salts(dict[str, tuple[int, int]]):
+    """The bits that stand for each process, as a sender and as a receiver."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def __missing__(self, name: str) -> int:
-        self[name] = found = salt(self._seed, "cast", name)
+    def __missing__(self, name: str) -> tuple[int, int]:
+        bits = salt(self._seed, "cast", name)
+        self[name] = found = bits, spread(bits)
         return found

@@ -76,7 +76,8 @@ class Processes:
         self._detection_of = {name: latency_draw(latency) for name, latency in timing.detection.items()}
         self._silence = latency_draw(timing.silence_ms)
         self._dial_timeout_ns = ns(timing.dial_timeout_ms)
-        self._addresses: dict[str, Process] = {}
+        self.listeners: dict[str, Process] = {}
+        """By address."""
         self._draws: dict[tuple[str, str], tuple[Callable[[int], int], int]] = {}
         self._connections = count(1)
         self._pauses = count(1)
@@ -93,7 +94,7 @@ class Processes:
         """A process that can be started. Brokers have an address, clients none."""
         process = self.processes[name] = Process(name, kind, address, build)
         if address:
-            self._addresses[address] = process
+            self.listeners[address] = process
         return process
 
     def start(
@@ -133,16 +134,16 @@ class Processes:
 
     # Connections and datagrams
 
-    def listener(self, address: str) -> Process | None:
-        return self._addresses.get(address)
+    def latencies(self) -> Callable[[str, str], Latency | Callable[[int], int]]:
+        """From two names to the one-way latency, or to how it is drawn where it was set or used before."""
+        return self._latency_between if self._draws else self._latency
 
-    def latency_between(self, source: str, target: str) -> Latency | Callable[[int], int]:
-        """The one-way latency, or how it is drawn where it was set or used before."""
+    def _latency_between(self, source: str, target: str) -> Latency | Callable[[int], int]:
         found = self._draws.get((source, target))
         return self._latency(source, target) if found is None else found[0]
 
     def dial(self, life: Life, address: str) -> Connection:
-        target = self._addresses.get(address)
+        target = self.listeners.get(address)
         end = life.new_end(target.name if target is not None else address)
         end.opening = True
         end.refresh()
@@ -338,6 +339,11 @@ class Processes:
     def heal_all(self) -> None:
         for number in list(self._partitions):
             self.heal(number)
+
+    @property
+    def parted(self) -> bool:
+        """Whether there is any partition."""
+        return bool(self._partitions)
 
     def separated(self, one: str, other: str) -> bool:
         for sides in self._partitions.values():
