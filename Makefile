@@ -68,9 +68,9 @@ engines: $(READY) ## SEEDS random traces (default 1000): the local and the distr
 cluster-test: $(READY) ## the judge on a standalone Spark cluster, its trace out of reach of the driver, a worker killed
 	@$(BIN)/python -m tests.chaos.spark_cluster
 
-stream-test: $(READY) ## Spark queries on kept topics, killed with the brokers under them; a batch published twice; the monitor
-	@$(BIN)/pytest -q tests/chaos/live_source.py
+stream-test: $(READY) ## Spark queries on kept topics, killed with the brokers under them; a batch published twice; the monitor; a cluster
 	@$(BIN)/python -m tests.chaos.spark_stream
+	@$(BIN)/python -m tests.chaos.spark_stream_cluster
 
 page-test: $(READY) ## the live page in a real Chromium (Debian's is installed if there is none and you are root)
 	@command -v chromium chromium-browser google-chrome chrome >/dev/null || [ -n "$$ORDERCAST_CHROMIUM" ] || { \

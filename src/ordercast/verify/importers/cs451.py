@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ordercast.trace.store import TraceError
 from ordercast.verify.importers.rows import ImportedRows, text_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ordercast.verify.load import LoadedTrace
 
 TOPIC = "broadcast"
@@ -37,7 +36,7 @@ def read(path: Path) -> LoadedTrace:
 
 def _process(file: Path) -> int | None:
     number = re.search(r"(\d+)", file.name)
-    known = file.suffix in (".output", ".log", ".txt", ".out", "")
+    known = Path(file.name.removesuffix(".gz")).suffix in (".output", ".log", ".txt", ".out", "")
     return int(number[1]) if number and known and not file.name.startswith(".") else None
 
 

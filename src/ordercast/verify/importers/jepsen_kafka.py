@@ -12,6 +12,7 @@ from ordercast.verify.importers.edn import EdnError, parse
 from ordercast.verify.importers.rows import ImportedRows, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ordercast.verify.load import LoadedTrace
@@ -39,14 +40,7 @@ def read(path: Path) -> LoadedTrace:
 
 def _operations(path: Path) -> list[dict[str, Any]]:
     found = []
-    for number, line in enumerate(text_of(path).splitlines(), 1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
-        try:
-            operation = parse(line)
-        except EdnError as error:
-            raise TraceError(f"{where}: not EDN: {error}") from None
+    for where, operation in _values(path):
         if not isinstance(operation, dict) or not {":type", ":f", ":process"} <= set(operation):
             raise TraceError(f"{where}: not an operation (a map with :type, :process and :f)")
         if isinstance(operation[":process"], int) and operation[":f"] not in _ASIDE:
@@ -56,6 +50,20 @@ def _operations(path: Path) -> list[dict[str, Any]]:
                 )
             found.append(operation)
     return found
+
+
+def _values(path: Path) -> Iterator[tuple[str, Any]]:
+    """What is on each line; or, in a file that is one vector, in it."""
+    text = text_of(path)
+    whole = text.lstrip().startswith("[")
+    for number, line in enumerate([text] if whole else text.splitlines(), 1):
+        where = str(path) if whole else f"{path}: line {number}"
+        if line.strip():
+            try:
+                value = parse(line)
+            except EdnError as error:
+                raise TraceError(f"{where}: not EDN: {error}") from None
+            yield from ((where, one) for one in (value if whole else [value]))
 
 
 def _steps(operation: dict[str, Any], path: Path) -> list[tuple[str, str]]:
@@ -73,7 +81,9 @@ def _steps(operation: dict[str, Any], path: Path) -> list[tuple[str, str]]:
         elif step[0] == ":poll":
             steps += _polled(step, path)
         else:
-            raise TraceError(f"{path}: {str(step)[:40]!r} is neither a send nor a poll")
+            raise TraceError(
+                f"{path}: {str(step[0])[:40]} is of another model; only histories of sends and polls can be judged"
+            )
     return steps
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_PACKED = b"\x1f\x8b"
+"""How a file begins that gzip has written."""
 UNSAID = "link"
 """The kind of events that mean nothing to the judge, and count in a node's history all the same."""
 
@@ -48,9 +52,12 @@ class ImportedRows:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file."""
+    """The text of a file, which may be packed by gzip, whatever its name says."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data.startswith(_PACKED) else data).decode("utf-8-sig")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise TraceError(f"{path}: not what gzip writes: {error}") from None
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -1,7 +1,8 @@
 """ShiViz logs: events with the host and its vector clock, read by a regular expression; and traces as such logs.
 
 An event's text says what happened: `publish m1`, `deliver m1`; others count in the host's history and mean nothing. A
-host's own entry in its clock is its place in that history.
+log in other words is read by an expression with groups for the ids, `publish` and `deliver`. A host's own entry in its
+clock is its place in that history; not every event need be in the log.
 """
 
 from __future__ import annotations
@@ -24,43 +25,54 @@ if TYPE_CHECKING:
 PARSER = r"(?P<host>\S*) (?P<clock>\{.*\})\n(?P<event>.*)"
 """What ShiViz takes for granted if a log says nothing else."""
 _MEANING = re.compile(r"(?P<kind>publish|broadcast|deliver)\w*[\s:]+(?P<msg>\S+)", re.IGNORECASE)
+_IDS = ("publish", "deliver")
 TOPIC = "log"
 
 
 def read(path: Path, parser: str | None = None) -> LoadedTrace:
-    """The log in a file. `parser` has the groups host, clock and event; `(?<host>` is understood, too."""
+    """The log in a file. `parser` has the groups host, clock and event, and may have publish and deliver for the ids.
+
+    `(?<host>` is understood, too.
+    """
     try:
         pattern = re.compile(re.sub(r"\(\?<(?=\w)", "(?P<", parser or PARSER), re.MULTILINE)
     except re.error as error:
         raise TraceError(f"--parser: {error}") from None
-    if not {"host", "clock", "event"} <= set(pattern.groupindex):
-        raise TraceError("--parser: it needs the groups host, clock and event")
+    named = set(pattern.groupindex)
+    if not {"host", "clock"} <= named or not named & {"event", *_IDS}:
+        raise TraceError("--parser: it needs the groups host, clock and event; or publish and deliver instead of event")
     events = [_event(path, found) for found in pattern.finditer(text_of(path))]
     if not events:
         raise TraceError(f"{path}: no event of the form {pattern.pattern!r}")
     rows = ImportedRows(path)
     last: dict[str, int] = {}
-    for host, place, text in sorted(events, key=lambda event: event[:2]):
-        if place != last.get(host, 0) + 1:
-            raise TraceError(f"{path}: the clock of {host} goes from {last.get(host, 0)} to {place}")
+    for host, place, kind, message in sorted(events, key=lambda event: event[:2]):
+        if place == last.get(host):
+            raise TraceError(f"{path}: two events of {host} have the time {place}")
         last[host] = place
-        meant = _MEANING.match(text.strip())
-        if meant is None:
-            rows.add(host, UNSAID)
-        elif meant["kind"].lower() == "deliver":
-            rows.add(host, "deliver", meant["msg"])
+        if kind == "deliver":
+            rows.add(host, kind, message)
+        elif kind:
+            rows.add(host, "publish", message, topic=TOPIC)
         else:
-            rows.add(host, "publish", meant["msg"], topic=TOPIC)
-    return rows.trace("an event that begins with publish or deliver and an id is one")
+            rows.add(host, UNSAID)
+    how = "that the expression names" if named & set(_IDS) else "that begins with publish or deliver and an id"
+    return rows.trace(f"an event {how} is one")
 
 
-def _event(path: Path, found: re.Match[str]) -> tuple[str, int, str]:
+def _event(path: Path, found: re.Match[str]) -> tuple[str, int, str, str]:
+    """Host, place in its history, what happened and the message; nothing happened in an event of other words."""
     host = found["host"]
     clock = decoded(found["clock"], f"{path}: clock of {host}")
     place = clock.get(host)
     if not isinstance(place, int) or place < 1:
         raise TraceError(f"{path}: the clock {found['clock'][:40]} lacks its own host {host}")
-    return host, place, found["event"]
+    said = found.groupdict()
+    for kind in _IDS:
+        if said.get(kind):
+            return host, place, kind, said[kind]
+    meant = None if said.keys() & set(_IDS) else _MEANING.match(said["event"].strip())
+    return (host, place, meant["kind"].lower(), meant["msg"]) if meant else (host, place, "", "")
 
 
 def log_of(trace: LoadedTrace) -> Iterator[str]:
