@@ -89,6 +89,8 @@ class SavedReplay(msgspec.Struct, frozen=True, array_like=True):
     """The base that its membership was granted with; None: it is not a member yet."""
     optional: bool = False
     """It goes on without the past where the topic is not kept."""
+    untouched: tuple[str, int] | None = None
+    """Nothing of it was handed over yet, and it began so: kind and amount of a start that is no position."""
 
 
 class SavedTopic(msgspec.Struct):

@@ -66,6 +66,11 @@ class SubscriptionReplay(State):
         """Whether what is live has to wait."""
         return self.phase != DONE
 
+    @property
+    def may_begin_anew(self) -> bool:
+        """ARC-S5: its start is what there is, and the application has nothing yet behind which a gap could be."""
+        return not self.handed and self.start.kind != "position"
+
     def begin_at(self, cut: Vector) -> None:
         """Nothing up to the cut is wanted. What lies beyond the base of the membership comes as live."""
         if self.until is None:
@@ -117,7 +122,8 @@ class Replays(State):
 
     def resume(self, topic: Topic, saved: SavedReplay) -> None:
         """A former life had come so far."""
-        replay = self.topics[topic] = SubscriptionReplay(topic, at(saved.progress), optional=saved.optional)
+        start = at(saved.progress) if saved.untouched is None else Start(saved.untouched[0], {}, saved.untouched[1])
+        replay = self.topics[topic] = SubscriptionReplay(topic, start, optional=saved.optional)
         replay.progress, replay.taken, replay.until = dict(saved.progress), dict(saved.progress), saved.until
         membership = self.members.get(topic)
         if saved.until is not None:
@@ -191,7 +197,9 @@ class Replays(State):
     def _deliver(self, replay: SubscriptionReplay, entries: Sequence[Publication], covered: Vector) -> None:
         replay.pending.append((len(entries), covered))
         if entries:
-            replay.handed = True
+            if not replay.handed:
+                replay.handed = True
+                self._write_down(replay)
             self.app.deliver(entries)
         if self.at_once or not entries:
             self.consumed(replay.topic, len(entries))
@@ -222,7 +230,10 @@ class Replays(State):
 
     def _write_down(self, replay: SubscriptionReplay) -> None:
         if self.topics.get(replay.topic) is replay and not replay.latest_only:
-            saved = SavedReplay(dict(replay.taken), replay.until, optional=replay.optional)
+            anew = (
+                None if replay.handed or replay.start.kind == "position" else (replay.start.kind, replay.start.amount)
+            )
+            saved = SavedReplay(dict(replay.taken), replay.until, optional=replay.optional, untouched=anew)
             self.ledger.replay(replay.topic, saved)
 
     def _end_if_over(self, replay: SubscriptionReplay) -> None:
@@ -294,13 +305,8 @@ class Replays(State):
         self.app.no_history(read.topic, code, cut)
 
     def _may_begin_anew(self, replay: SubscriptionReplay, read: HistoryRead) -> bool:
-        """ARC-S5: whether its start is what there is, and the application has nothing yet behind which a gap could be.
-
-        A copy that cannot even say where such a start is now has lost something behind it.
-        """
-        if replay.handed or replay.start.kind == "position":
-            return False
-        return read.progress is not None or read.start != replay.start
+        """ARC-S5: not where a copy could not even say where the start is now: it has lost something behind it."""
+        return replay.may_begin_anew and (read.progress is not None or read.start != replay.start)
 
     def _go_on_without(self, replay: SubscriptionReplay) -> None:
         if replay.phase == CLOSING:

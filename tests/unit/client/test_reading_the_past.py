@@ -8,6 +8,7 @@ from ordercast.broker.archive.ports import Record
 from ordercast.broker.archive.records import encode_record
 from ordercast.broker.archive.segment_map import covered_by
 from ordercast.client.history import EARLIEST, Start, at
+from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Peer
 from ordercast.pubsub.client_packets import (
@@ -37,10 +38,10 @@ def cut(number: int) -> Vector:
 class Reader:
     """A client at its edge, and the one copy of the topic, which a test plays."""
 
-    def __init__(self) -> None:
-        self.edge = HandEdge()
+    def __init__(self, former: Reader | None = None) -> None:
+        ledger = former.edge.ledger if former is not None else MemoryClientLedger(Origin("ann"))
+        self.edge = HandEdge(saved=ledger.saved() if former is not None else None, ledger=ledger)
         self.edge.accept()
-        self.edge.new()
 
     @property
     def told(self) -> list[tuple[object, ...]]:
@@ -65,6 +66,12 @@ class Reader:
 
     def _asks_for_copies(self) -> bool:
         return any(isinstance(packet, AskCopies) for packet in self.edge.new())
+
+    def starts_again(self) -> Reader:
+        """The next life of the client, with what it had written down; it has asked the copy."""
+        again = Reader(former=self)
+        again.finds_the_copy()
+        return again
 
     def opens(self, since: int, until: int) -> None:
         end = cut(until) if self.asked.until is None else self.asked.until
@@ -125,6 +132,29 @@ def test_a_read_without_a_subscription_begins_at_what_is_there_too(start: Start)
 
     assert not reader.told
     assert reader.delivered == [5, 6, 7, 8, 9]
+
+
+def test_a_client_that_dies_before_it_was_handed_anything_begins_at_what_is_there_again() -> None:
+    """With a data directory: nothing lies between its two lives that it could have lost."""
+    reader = reading(EARLIEST)
+    reader.opens(0, 9)
+    again = reader.starts_again()
+    again.refuses(up_to=4)
+    again.opens(4, 9)
+    again.gives(5, 6, 7, 8, 9)
+
+    assert not again.told
+    assert again.delivered == [5, 6, 7, 8, 9]
+
+
+def test_a_client_that_dies_in_the_middle_is_told_what_was_cleaned_meanwhile() -> None:
+    reader = reading(EARLIEST)
+    reader.opens(0, 9)
+    reader.gives(1, 2)
+    again = reader.starts_again()
+    again.refuses(up_to=4)
+
+    assert again.told == [("no_history", T, "cleaned", cut(4))]
 
 
 def test_a_reader_that_cleaning_overtakes_in_the_middle_is_told_what_it_lost() -> None:
