@@ -306,6 +306,7 @@ def test_info_says_what_a_client_must_know() -> None:
         async with doors(**USERS) as opened:
             line = await dial(opened.nats.address)
             told = json.loads((await line.until(b"\r\n")).removeprefix(b"INFO "))
+            assert {"server_id", "version", "go", "host", "port", "proto"} <= told.keys()  # Some clients insist on all.
             assert told["headers"] is True
             assert told["auth_required"] is True
             assert told["max_payload"] == 1 << 20

@@ -92,8 +92,9 @@ def pub(
 
     async def main() -> None:
         connecting = ordercast.connect(
-            broker or [_DEFAULT_BROKER], client_id, token=secret, user=user, tls=secure, data=data, trace=trace
-        )
+            broker or [_DEFAULT_BROKER], client_id, token=secret, user=user, tls=secure, data=data, trace=trace,
+            timeout=min(timeout, _CONNECT_S) if timeout else _CONNECT_S,
+        )  # fmt: skip
         async with connecting as client:
             lines = _lines() if message == "-" else _only(message.encode())
             try:

@@ -23,6 +23,7 @@ from ordercast.doors.nats.queues import QueueGroups
 from ordercast.net.brokers.door_tables import NatsTable
 from ordercast.net.host import ProcessHost
 from ordercast.net.turn_ports import address_of, listening
+from ordercast.net.wire.credentials import split_address
 from ordercast.net.wire.settings import seconds
 from ordercast.net.wire.strangers import Strangers
 
@@ -104,7 +105,9 @@ class NatsDoor:
 
     def hello(self) -> bytes:
         credentials = self._host.credentials
+        host, port = split_address(self.address)
         facts = {
+            "host": host, "port": port, "go": "",  # Some clients insist on all that a server of NATS says.
             "server_id": f"ordercast-{self._host.me.name}", "server_name": self._host.me.name,
             "version": _LIKE_SERVER, "ordercast": ordercast.__version__, "proto": 1, "headers": True,
             "max_payload": self.settings.max_payload_bytes, "client_id": secrets.randbits(31),
