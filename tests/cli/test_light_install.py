@@ -133,6 +133,8 @@ def test_what_needs_an_extra_says_in_one_line_which(
         (("up", "missing.toml"), "missing.toml"),
         (("status", "--cluster", "missing.toml"), "missing.toml"),
         (("no-such-command",), "no-such-command"),
+        (("verify", "runs/gone"), "runs/gone"),
+        (("report", "runs/gone", "-o", "page.html"), "runs/gone"),
     ],
 )
 def test_bad_input_is_one_line_without_the_extras(

@@ -73,6 +73,7 @@ def verify(
 
     Example: ordercast verify runs/r7 --checks fifo,causal
     """
+    _expect_something(paths)
     from ordercast.verify.asked import read_members
 
     own = _one_of("--own-deliveries", own_deliveries, ("yes", "no"))
@@ -113,6 +114,7 @@ def metrics(paths: Paths, master: Master = None, no_spark: NoSpark = False, json
 
     Example: ordercast metrics runs/r7 --json
     """
+    _expect_something([str(path) for path in paths])
     expect_master(master)
     spark = on_spark(no_spark=no_spark)
     measured = _measure(paths, master, spark=spark)
@@ -135,6 +137,7 @@ def report(
 
     Example: ordercast report runs/r7 runs/r8 -o report.html
     """
+    _expect_something([str(path) for path in paths])
     expect_master(master)
     _expect_place_for(out)
     spark = on_spark(no_spark=no_spark)
@@ -225,7 +228,7 @@ def _judge(
     paths: list[str], *, master: str | None, spark: bool, engine: str = "auto", **asked: Any
 ) -> tuple[list[Verdict], list[str]]:
     """The verdicts of all runs that can be read, and a line about each that cannot."""
-    if spark and _lacking(paths) != paths:
+    if spark:
         from ordercast.verify.spark.jobs import verify_runs
 
         running = _session(master, paths, moves_only=not any(path.endswith(_FILES) for path in paths))
@@ -236,9 +239,12 @@ def _judge(
     return verdicts, problems
 
 
-def _lacking(paths: list[str]) -> list[str]:
-    """Paths at which there is nothing: if these are all, Spark need not start to say so."""
-    return [path for path in paths if "://" not in path and not path.startswith("file:") and not Path(path).exists()]
+def _expect_something(paths: list[str]) -> None:
+    """If there is nothing at any of the paths, that is said before anything is loaded that takes its time."""
+    lacking = [path for path in paths if "://" not in path and not path.startswith("file:") and not Path(path).exists()]
+    if lacking == paths:
+        _complain([f"{path}: no such file or directory" for path in lacking])
+        raise typer.Exit(BAD_INPUT)
 
 
 def _complain(problems: list[str]) -> None:
