@@ -277,3 +277,16 @@ def test_a_start_reads_manifests_and_not_the_history(tmp_path: Path) -> None:
     assert len(archive.manifest.segments) > 10
     assert set(seen) <= {archive.manifest.segments[-1].number}
     files.abandon()
+
+
+def test_a_turn_that_writes_to_very_many_topics_has_only_so_many_files_open(tmp_path: Path) -> None:
+    """Nobody may use up a broker's file descriptors by publishing on many kept topics at once."""
+    files, topics = ArchiveFiles(tmp_path, fsync="never"), [Topic(f"t{i}") for i in range(300)]
+    archives = {topic: TopicArchive(topic, files) for topic in topics}
+    for number in (1, 2):
+        for topic in topics:
+            archives[topic].append([Publication(ANN, number, topic, b"x", Guarantee.CAUSAL, ("k",))])
+        assert len(files._open) < 150
+    files.flush()
+    assert all(read(archives[topic]) == [1, 2] for topic in topics)
+    files.abandon()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.process import Connection, Rights
-from ordercast.net.wire.connection import ConnectionEnd, WireConnection
+from ordercast.net.wire.connection import ConnectionEnd
 from ordercast.net.wire.credentials import Credentials, User
 from ordercast.net.wire.frames import OVERHEAD_BYTES
 from ordercast.net.wire.settings import WireSettings
@@ -207,17 +207,20 @@ class Guest:
         self.host = host
         self.has_spoken = has_spoken
         self.end: ConnectionEnd | None = None
+        self.lingers = False
         self.strangers: Strangers
 
     def refuse(self, end: ConnectionEnd) -> None:
         self.end = end
-        self.strangers.went(cast("WireConnection", self))
+        self.strangers.went(self)
+
+    abort = refuse
 
 
 def _arrive(strangers: Strangers, *guests: Guest) -> list[Guest]:
     for guest in guests:
         guest.strangers = strangers
-        strangers.came(cast("WireConnection", guest))
+        strangers.came(guest)
     return [guest for guest in guests if guest.end is not None]
 
 
@@ -237,6 +240,18 @@ def test_when_all_places_are_taken_the_address_with_the_most_makes_room() -> Non
     assert _arrive(strangers, Guest("192.0.2.1"), *crowd, Guest("192.0.2.2")) == crowd[:1]
     assert _arrive(strangers, Guest("192.0.2.3")) == []
     assert [guest.end is not None for guest in crowd] == [True, True, False]
+
+
+def test_those_that_were_refused_and_linger_take_places_and_are_the_first_to_go() -> None:
+    """Until its socket is closed a refused connection costs a descriptor like any other."""
+    strangers = Strangers(WireSettings(strangers=10, strangers_per_address=3))
+    garbage = [Guest("192.0.2.9", has_spoken=True) for _ in range(3)]
+    assert _arrive(strangers, *garbage) == []
+    for guest in garbage:
+        guest.lingers = True
+    silent = [Guest("192.0.2.9") for _ in range(4)]
+    assert _arrive(strangers, *silent) == silent[:1]
+    assert all(guest.end is not None for guest in garbage)
 
 
 def test_complaints_about_an_address_are_counted_between_two_lines() -> None:

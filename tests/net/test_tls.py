@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ordercast.core.errors import UsageError
 from ordercast.net.wire.credentials import Credentials, Tls
 from tests.support.certificates import make_certificate
 from tests.support.loop import run_async, until
-from tests.support.wires import Process, running
+from tests.support.wires import HASTY, Process, running
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make certificates")
 
@@ -69,6 +71,22 @@ def test_a_believed_client_certificate_opens_a_mutual_connection(certificates: P
         async with running(b1, ann):
             ann.dial(b1)
             await until(lambda: b1.scribe.names() == ["ann"])
+
+    run_async(main)
+
+
+def test_those_that_never_begin_tls_are_counted_and_make_room(certificates: Path) -> None:
+    async def main() -> None:
+        few = msgspec.structs.replace(HASTY, strangers=6, handshake_ms=20_000)
+        b1 = Process("b1", credentials=_known(certificates, "good"), settings=few)
+        ann = Process("ann", kind="client", credentials=_known(certificates))
+        async with running(b1, ann):
+            silent = [await asyncio.open_connection(*b1.address.rsplit(":", 1)) for _ in range(20)]
+            await until(lambda: b1.host.counters["closed_strangers"] == 20 - 3)
+            ann.dial(b1)
+            await until(lambda: b1.scribe.names() == ["ann"])
+            for _, writer in silent:
+                writer.close()
 
     run_async(main)
 

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Protocol
 
 from ordercast.core.process import Peer
 from ordercast.net.wire.connection import ConnectionEnd, WireConnection
 from ordercast.net.wire.strangers import Strangers
 
 LOG = logging.getLogger("ordercast.net")
+
+
+class EndedConnection(Protocol):
+    """A connection, as far as its end is told."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def peer(self) -> Peer | None: ...
 
 
 class ConnectionLog:
@@ -22,7 +36,7 @@ class ConnectionLog:
     def opened(self, connection: WireConnection, peer: Peer) -> None:
         self._log(logging.INFO, "connected", connection, kind=peer.kind, life=peer.life)
 
-    def ended(self, connection: WireConnection, end: ConnectionEnd) -> None:
+    def ended(self, connection: EndedConnection, end: ConnectionEnd) -> None:
         """Whoever never introduced itself is complained of in one line for all of its address, now and then."""
         facts: dict[str, object] = {"why": end.why, "reason": end.reason}
         if end.complaint and connection.peer is None and connection.host:
@@ -42,6 +56,6 @@ class ConnectionLog:
         trace = None if isinstance(error, OSError) else error  # A full disk is no bug of ours.
         LOG.critical("failed", exc_info=trace, extra={"facts": {"node": self._node, "failure": str(error)}})
 
-    def _log(self, level: int, event: str, connection: WireConnection, **facts: object) -> None:
+    def _log(self, level: int, event: str, connection: EndedConnection, **facts: object) -> None:
         if LOG.isEnabledFor(level):
             LOG.log(level, event, extra={"facts": {"node": self._node, "peer": connection.name, **facts}})

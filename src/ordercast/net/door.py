@@ -8,18 +8,24 @@ from collections.abc import Callable
 
 from ordercast.core.errors import UsageError
 from ordercast.net.datagrams import doors
+from ordercast.net.tls_door import TlsDoor, TurnedAway
 from ordercast.net.wire.connection import WireConnection
 from ordercast.net.wire.credentials import Credentials
-from ordercast.net.wire.settings import WireSettings, seconds
+from ordercast.net.wire.settings import WireSettings
+from ordercast.net.wire.strangers import Strangers
 
 
 class FrontDoor:
     """One listening socket, with TLS if there are certificates; and one for datagrams beside it if they are wanted."""
 
-    def __init__(self, credentials: Credentials, settings: WireSettings) -> None:
+    def __init__(
+        self, credentials: Credentials, settings: WireSettings, strangers: Strangers, turned_away: TurnedAway
+    ) -> None:
         self._credentials = credentials
         self._settings = settings
-        self._server: asyncio.Server | None = None
+        self._strangers = strangers
+        self._turned_away = turned_away
+        self._server: asyncio.Server | TlsDoor | None = None
 
     async def open(
         self, listen: str | socket.socket, kind: str, accepted: Callable[[], WireConnection], *, with_datagrams: bool
@@ -33,10 +39,11 @@ class FrontDoor:
                 opened.close()
             raise
         tls = self._credentials.tls
-        context = tls.server_context() if tls is not None else None
-        patience = seconds(self._settings.handshake_ms) if context is not None else None
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(accepted, sock=door, ssl=context, ssl_handshake_timeout=patience)
+        if tls is not None:
+            context = tls.server_context()
+            self._server = TlsDoor(door, context, self._settings, self._strangers, accepted, self._turned_away)
+        else:
+            self._server = await asyncio.get_running_loop().create_server(accepted, sock=door)
         return door, datagrams
 
     def close(self) -> None:

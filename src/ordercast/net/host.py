@@ -28,6 +28,7 @@ from ordercast.net.door import FrontDoor
 from ordercast.net.heartbeat import Heartbeat
 from ordercast.net.journal_writer import JournalWriter, TurnJournal
 from ordercast.net.timers import Timers
+from ordercast.net.tls_door import SecuringGuest
 from ordercast.net.turn_ports import TurnLedger, address_of
 from ordercast.net.wire.connection import ConnectionEnd, WireConnection
 from ordercast.net.wire.credentials import CASTING, NODE, Credentials
@@ -97,7 +98,7 @@ class ProcessHost:
         self._all: set[WireConnection] = set()
         self._strangers = Strangers(settings)
         self._log = ConnectionLog(me.name, self._strangers)
-        self._door = FrontDoor(credentials, settings)
+        self._door = FrontDoor(credentials, settings, self._strangers, self._turned_away)
         self._dialing = Dialing(settings, credentials, housemate)
         self._heartbeat = Heartbeat(settings, self._beat)
         self._numbers = 0
@@ -365,7 +366,7 @@ class ProcessHost:
 
     def ended(self, connection: WireConnection, end: ConnectionEnd) -> None:
         self._all.discard(connection)
-        self._strangers.went(connection)
+        connection.closed.add_done_callback(lambda _: self._strangers.went(connection))
         self.counters[f"closed_{end.why}"] += 1
         self._log.ended(connection, end)
         if isinstance(self._casts, CastLinks):
@@ -483,6 +484,10 @@ class ProcessHost:
     def _accepted(self) -> WireConnection:
         self._numbers += 1
         return WireConnection(self, self._numbers)
+
+    def _turned_away(self, guest: SecuringGuest, end: ConnectionEnd) -> None:
+        self.counters[f"closed_{end.why}"] += 1
+        self._log.ended(guest, end)
 
     def _dial_to_cast(self, address: str) -> WireConnection:
         self._numbers += 1

@@ -6,6 +6,7 @@ Requests are read with limits, answers are made of bytes; what is malformed is a
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -17,6 +18,11 @@ from ordercast.net.wire.credentials import is_loopback
 LONGEST_HEAD = 8192
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 _END_OF_HEAD = b"\r\n\r\n"
+_END_OF_LINE = "\r\n"
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_ONLY_ONCE = ("authorization", "content-length", "host", "origin", "sec-websocket-key")
+"""Fields on which it depends who asks, for what, and where the request ends."""
 _REASONS = {
     101: "Switching Protocols", 200: "OK", 202: "Accepted", 204: "No Content", 400: "Bad Request", 401: "Unauthorized",
     403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 409: "Conflict", 411: "Length Required",
@@ -26,7 +32,7 @@ _REASONS = {
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """One request. Names of fields are in small letters; of a field that comes twice, the last counts."""
+    """One request. Names of fields are in small letters."""
 
     method: str
     path: str
@@ -61,7 +67,11 @@ async def read_head(reader: asyncio.StreamReader) -> HttpRequest | None:
 
 
 def parse_head(head: bytes) -> HttpRequest:
-    line, *headers = head.decode("ascii", "replace").splitlines() or [""]
+    """A request without its body. Whatever a proxy might understand in another way is a BadRequest.
+
+    Otherwise what follows one request as its body for the one would be a request of somebody else's for the other.
+    """
+    line, *headers = head.removesuffix(_END_OF_HEAD).decode("ascii", "replace").split(_END_OF_LINE)
     method, _, rest = line.partition(" ")
     target, _, version = rest.rpartition(" ")
     if not version.startswith("HTTP/1.") or not target.startswith("/"):
@@ -71,17 +81,28 @@ def parse_head(head: bytes) -> HttpRequest:
         query = parse_qs(parts.query, keep_blank_values=True, max_num_fields=100)
     except ValueError as error:
         raise BadRequest(400, f"the target is not understood: {error}") from None
-    pairs = (header.partition(":") for header in headers)
-    fields = {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
-    return HttpRequest(method, unquote(parts.path), query, fields)
+    return HttpRequest(method, unquote(parts.path), query, _fields(headers))
+
+
+def _fields(headers: list[str]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for header in headers:
+        name, colon, value = header.partition(":")
+        if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise BadRequest(400, "a field of the head is not understood")
+        known = name.lower()
+        if known in fields and known in _ONLY_ONCE:
+            raise BadRequest(400, f"{known} comes twice")
+        fields[known] = value.strip(" \t")
+    if "transfer-encoding" in fields:
+        raise BadRequest(411, "say the length of the body (Content-Length), without Transfer-Encoding")
+    return fields
 
 
 async def read_body(reader: asyncio.StreamReader, head: HttpRequest, most: int) -> bytes:
     """The body that a head announces."""
     said = head.fields.get("content-length", "")
-    if not said:
-        if "transfer-encoding" in head.fields:
-            raise BadRequest(411, "say the length of the body (Content-Length)")
+    if "content-length" not in head.fields:
         return b""
     if not said.isascii() or not said.isdigit() or len(said) > 12:
         raise BadRequest(400, "Content-Length is no number")

@@ -22,6 +22,7 @@ from ordercast.doors.nats.naming import Questions
 from ordercast.doors.nats.publishing import NatsPublisher
 from ordercast.doors.nats.queues import QueueGroups
 from ordercast.doors.nats.subscription import NatsSubscription
+from ordercast.net.wire.descriptors import takes_the_last
 from ordercast.net.wire.settings import WireSettings, seconds
 
 _SAFE_S = 30.0
@@ -29,6 +30,8 @@ _SAFE_S = 30.0
 _WRITE_BUFFER_BYTES = 1 << 18
 _MUCH_WAITS = 512
 """Operations, each PUB one, that may wait before no more are read."""
+_TURN = 64
+"""Operations, each run of PUBs one, that are worked off before all others at this broker have their turn."""
 
 
 class Door(Protocol):
@@ -75,6 +78,7 @@ class NatsConnection(asyncio.Protocol):
         self._working: asyncio.Task[None] | None = None
         self._subscriptions: dict[str, NatsSubscription] = {}
         self._room = asyncio.Event()
+        """Set unless the client does not read what it is told."""
         self._room.set()
         self._pings_out = 0
         self._held_back = False
@@ -92,7 +96,9 @@ class NatsConnection(asyncio.Protocol):
             self.host = str(remote[0]) if remote else ""
             self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
             self._transport.write(self._door.hello())
-            if not self._door.came(self):
+            if takes_the_last(transport.get_extra_info("socket")):
+                self.refuse("Maximum Connections Exceeded", "too many connections (open files)")
+            elif not self._door.came(self):
                 self.refuse("Maximum Connections Exceeded", "too many connections (connections)")
 
     def data_received(self, data: bytes) -> None:
@@ -125,7 +131,8 @@ class NatsConnection(asyncio.Protocol):
     def _take(self, operations: list[wire.Operation]) -> None:
         """Do what can be done at once; the rest waits its turn."""
         for at, operation in enumerate(operations):
-            if self._working is not None or not self._at_once(operation):
+            busy = self._working is not None or at >= _TURN or not self._room.is_set()
+            if busy or not self._at_once(operation):
                 self._waiting.extend(operations[at:])
                 self._work()
                 self._hold_back()
@@ -186,14 +193,21 @@ class NatsConnection(asyncio.Protocol):
             self._working = self._loop.create_task(self._work_off())
 
     async def _work_off(self) -> None:
-        """Do what waits, one after the other; nothing more is read while much of it waits."""
+        """Do what waits, one after the other, a few at a time, and none while the client does not read the answers."""
+        done = 0
         try:
             while self._waiting:
+                done += 1
+                if done % _TURN == 0:
+                    await asyncio.sleep(0)
+                await self._has_room()
                 operation = self._waiting.popleft()
                 if not self._at_once(operation):
                     await self._slowly(operation)
         except PeerError as error:
             self._refuse(error)
+        except ConnectionAbortedError:
+            pass  # It was cut off, and told why.
         except (ConnectionError, TimeoutError) as error:
             self._say_and_end("Connection to the brokers lost", str(error))
         finally:
@@ -282,6 +296,9 @@ class NatsConnection(asyncio.Protocol):
     async def send(self, data: bytes) -> None:
         """Write, and wait while the client does not read; one that never does is cut off (ConnectionAbortedError)."""
         self._write(data)
+        await self._has_room()
+
+    async def _has_room(self) -> None:
         if self._room.is_set():
             return
         settings = self._door.settings

@@ -19,6 +19,7 @@ import binascii
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from importlib import resources
 
 import msgspec
@@ -33,7 +34,10 @@ from ordercast.doors.web.socket import SocketSession
 from ordercast.net import http
 from ordercast.net.brokers.broker_host import BrokerHost
 from ordercast.net.brokers.door_tables import WebTable, default_of
+from ordercast.net.tls_door import SecuringGuest, TlsDoor
 from ordercast.net.turn_ports import address_of, listening
+from ordercast.net.wire.connection import ConnectionEnd
+from ordercast.net.wire.descriptors import takes_the_last
 from ordercast.net.wire.settings import seconds
 from ordercast.net.wire.strangers import Strangers
 from ordercast.tracing import NAMES as TRACE_CONTEXT
@@ -57,6 +61,26 @@ _ACKNOWLEDGED_S = 30.0
 _Fields = list[tuple[str, str]]
 
 
+class _Reading:
+    """A connection that has not said a whole request; there are only so many of one address."""
+
+    has_spoken = False
+    lingers = False
+
+    def __init__(self, host: str, turned_away: Callable[[str, str], None]) -> None:
+        self.host = host
+        self._task = asyncio.current_task()
+        self._turned_away = turned_away
+
+    def abort(self, end: ConnectionEnd) -> None:
+        """Without a word: a connection without a request may always be closed."""
+        self._turned_away(self.host, end.reason)
+        if self._task is not None:
+            self._task.cancel()
+
+    refuse = abort
+
+
 class WebDoor:
     """Serves browsers and HTTP at one broker."""
 
@@ -70,7 +94,7 @@ class WebDoor:
         self._table = table
         self._host = host
         self._regulars = Regulars(host)
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsDoor | None = None
         self._serving: dict[asyncio.Task[None], str] = {}
         """Connections and where they come from, the oldest first."""
         self._strangers = Strangers(self.settings)
@@ -83,11 +107,17 @@ class WebDoor:
         except UsageError as error:
             raise UsageError(f"web: {str(error).removeprefix('listen: ')}") from None
         self.address = address_of(door)
-        context = credentials.tls.server_context() if credentials.tls is not None else None
-        self._server = await asyncio.start_server(
-            self._serve, sock=door, limit=http.LONGEST_HEAD, ssl=context,
-            ssl_handshake_timeout=seconds(self.settings.handshake_ms) if context is not None else None,
-        )  # fmt: skip
+        if credentials.tls is not None:
+            context = credentials.tls.server_context()
+            self._server = TlsDoor(door, context, self.settings, self._strangers, self._accepted, self._turned_away)
+        else:
+            self._server = await asyncio.start_server(self._serve, sock=door, limit=http.LONGEST_HEAD)
+
+    def _accepted(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=http.LONGEST_HEAD), self._serve)
+
+    def _turned_away(self, guest: SecuringGuest, end: ConnectionEnd) -> None:
+        self._complain(guest.host, end.reason)
 
     async def stop(self) -> None:
         if self._server is None:
@@ -109,10 +139,13 @@ class WebDoor:
         self._serving[task] = host
         self.counters["web_connections_opened"] += 1
         try:
-            if len(self._serving) > self.settings.connections:
+            if takes_the_last(writer.get_extra_info("socket")):
+                self._complain(host, "too many connections (open files)")
+                writer.write(http.response(503, http.TEXT, b"too many connections (open files)\n"))
+            elif len(self._serving) > self.settings.connections:
                 writer.write(http.response(503, http.TEXT, b"too many connections (connections)\n"))
             else:
-                while await self._one(reader, writer):
+                while await self._one(host, reader, writer):
                     pass
         except (PeerError, OSError, EOFError, asyncio.CancelledError, ExceptionGroup) as error:
             self._came_to_an_end(host, _first(error))
@@ -143,16 +176,17 @@ class WebDoor:
             facts = {"node": self._host.me.name, "peer": host, "reason": reason, "times": times}
             LOG.warning("closed", extra={"facts": facts})
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _one(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answer one request; whether another one may follow."""
         cors: _Fields = []
         try:
-            async with asyncio.timeout(_IDLE_S):
-                head = await http.read_head(reader)
+            head = await self._head(host, reader)
             if head is None:
                 return False
             self.counters["web_requests"] += 1
             cors = self._admissible(head)
+            if head.fields.get("content-length", "0") != "0":
+                self.credentials_of(head)  # Nothing is kept for somebody whom nobody knows.
             async with asyncio.timeout(_IDLE_S):
                 body = await http.read_body(reader, head, self.settings.max_payload_bytes)
             return await self._answer(head, body, cors, reader, writer)
@@ -160,6 +194,15 @@ class WebDoor:
             writer.write(http.response(error.status, http.TEXT, f"{error}\n".encode(), fields=cors))
             await writer.drain()
             return False
+
+    async def _head(self, host: str, reader: asyncio.StreamReader) -> http.HttpRequest | None:
+        reading = _Reading(host, self._complain)
+        self._strangers.came(reading)
+        try:
+            async with asyncio.timeout(_IDLE_S):
+                return await http.read_head(reader)
+        finally:
+            self._strangers.went(reading)
 
     def _admissible(self, head: http.HttpRequest) -> _Fields:
         """What a browser is told about whose page may ask; a BadRequest if this one may not."""

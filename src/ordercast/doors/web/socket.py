@@ -28,6 +28,8 @@ _SILENT_S = 60.0
 _MOST_UNDER_WAY = 1000
 """Publications of one page that wait for their acknowledgement; no more of its orders are read until one has come."""
 _ACKNOWLEDGED_S = 30.0
+_HELLO_BYTES = 1 << 16
+"""So much may come before the page has introduced itself."""
 
 
 class Admission(Protocol):
@@ -94,11 +96,14 @@ class SocketSession:
     async def _listen(self, tasks: asyncio.TaskGroup) -> None:
         """Do what the page says, one order after the other, until it goes."""
         await self._admit_known()
+        clock, unknown_bytes = asyncio.get_running_loop().time, 0
+        introduced_by = clock() + seconds(self._settings.handshake_ms)
         while True:
-            async with asyncio.timeout(_SILENT_S if self._client is not None else seconds(self._settings.handshake_ms)):
+            async with asyncio.timeout_at(clock() + _SILENT_S if self._client is not None else introduced_by):
                 data = await self._reader.read(_READ_BYTES)
             if not data:
                 return
+            unknown_bytes += len(data) if self._client is None else 0
             for said in self._said.feed(data):
                 if said.kind == websocket.CLOSE:
                     await self._close(websocket.NORMAL, "")
@@ -107,6 +112,8 @@ class SocketSession:
                     await self._send(websocket.frame(websocket.PONG, said.data))
                 elif said.kind != websocket.PONG:
                     await self._do(said.data, tasks)
+            if self._client is None and unknown_bytes > _HELLO_BYTES:
+                raise websocket.WebSocketError(websocket.POLICY, "the first order is hello, with user and token")
 
     async def _admit_known(self) -> None:
         """Who proved itself in the request, or need not, does not have to say hello."""

@@ -48,8 +48,8 @@ class WebSocketReader:
         self._pieces = Pieces()
         self._needed = 0
         self._kind = 0
-        self._fragments: list[bytes] = []
-        self._length = 0
+        self._fragments = bytearray()
+        """What has come of a message, in one piece: fragments may be as many as they like, and empty."""
 
     def feed(self, data: bytes) -> list[Said]:
         """The messages that are complete now."""
@@ -98,14 +98,17 @@ class WebSocketReader:
         if kind not in (_CONTINUATION, TEXT, BINARY) or (kind == _CONTINUATION) != bool(self._kind):
             raise WebSocketError(PROTOCOL_ERROR, "sends a fragment out of turn")
         self._kind = self._kind or kind
-        self._fragments.append(payload)
-        self._length += len(payload)
-        if self._length > self._most:
+        if len(self._fragments) + len(payload) > self._most:
             raise WebSocketError(TOO_LONG, f"sends more than {self._most} bytes")
+        if final and not self._fragments:
+            said = Said(self._kind, payload)
+            self._kind = 0
+            return said
+        self._fragments += payload
         if not final:
             return None
-        said = Said(self._kind, b"".join(self._fragments))
-        self._kind, self._length = 0, 0
+        said = Said(self._kind, bytes(self._fragments))
+        self._kind = 0
         self._fragments.clear()
         return said
 

@@ -143,6 +143,7 @@ class ArchiveFiles:
             path = self._path(topic, number)
             opened = self._go_on(path) if path.exists() else self._begin(path)
             self._open[topic, number] = opened
+            self._close_oldest()  # A turn may write to any number of topics.
         self._open.move_to_end((topic, number))
         return opened
 
@@ -197,7 +198,7 @@ class ArchiveFiles:
         if found is None:
             try:
                 found = os.open(self._path(topic, number), os.O_RDONLY)
-            except OSError:
+            except FileNotFoundError:
                 return None
             self._readers[topic, number] = found
             if len(self._readers) > _MOST_OPEN:
@@ -238,8 +239,11 @@ class ArchiveFiles:
             self.log.write(_encode(told))
             if self.log.oversized:
                 self.log.compact([_encode([_Rules(self._rules)]), *self._all_manifests()])
+
+    def _close_oldest(self) -> None:
         while len(self._open) > _MOST_OPEN:
             _, opened = self._open.popitem(last=False)
+            self._write(opened)
             if opened.unsynced and self._fsync != "never":
                 self._disk.sync(opened.file)
             os.close(opened.file)

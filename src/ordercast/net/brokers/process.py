@@ -31,6 +31,7 @@ from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.log.files import Disk
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import BROKER, split_address
+from ordercast.net.wire.descriptors import raise_limit
 from ordercast.net.wire.settings import seconds
 from ordercast.pubsub.seals import seal_key
 from ordercast.trace.schema import INFO_ORDER_SCOPE, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
@@ -390,6 +391,7 @@ def run(launch: Launch, ready: Path | None = None, doors: DoorMaker | None = Non
     """`serve` on the loop of the TCP runtime."""
     import uvloop
 
+    raise_limit()
     gc.collect()
     gc.freeze()  # What was imported stays: no pause of this process is spent on looking through it again.
     gc.set_threshold(*_COLLECT_AFTER)

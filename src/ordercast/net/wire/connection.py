@@ -18,6 +18,7 @@ from ordercast.core.process import Peer
 from ordercast.core.wire import NOT_DECODABLE, Codec, malformed
 from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import ASKING, Credentials
+from ordercast.net.wire.descriptors import takes_the_last
 from ordercast.net.wire.frames import (
     GOODBYE,
     HEARTBEAT_FRAME,
@@ -157,7 +158,9 @@ class WireConnection(asyncio.Protocol):
             return
         late = ConnectionEnd("late", "did not introduce itself in time (handshake_ms)")
         self._set_deadline(self._owner.settings.handshake_ms, late)
-        if not self._owner.made(self):
+        if not self.address and takes_the_last(raw):
+            self.abort(ConnectionEnd("strangers", "too many connections (open files)"))
+        elif not self._owner.made(self):
             self.refuse(ConnectionEnd("strangers", "too many connections (connections)"))
         elif not self.address:
             self._greet(self._asked)
@@ -230,6 +233,11 @@ class WireConnection(asyncio.Protocol):
             self.closed.set_result(None)
 
     # What the process calls
+
+    @property
+    def lingers(self) -> bool:
+        """It is over, and there only until the other end has read why, or has had its time for that."""
+        return self._end is not None
 
     @property
     def queued_bytes(self) -> int:
