@@ -60,8 +60,7 @@ def mock_servers() -> tuple[Producer, str]:
     return owner, ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
 
 
-def record(servers: str, asked: argparse.Namespace) -> None:
-    recorder = Recorder()
+def record(servers: str, asked: argparse.Namespace, recorder: Recorder) -> None:
     nodes = [Node(number, servers, asked.partitions, recorder) for number in range(asked.nodes)]
     for number in range(asked.messages):
         for node in nodes:
@@ -77,20 +76,24 @@ def record(servers: str, asked: argparse.Namespace) -> None:
     print(f"{asked.out}: {recorder.published()} messages, {count} deliveries")
 
 
-def main(asked: argparse.Namespace) -> None:
+def main(asked: argparse.Namespace, recorder: Recorder) -> None:
     if asked.servers != "mock":
-        record(asked.servers, asked)
+        record(asked.servers, asked, recorder)
         return
     owner, servers = mock_servers()
-    record(servers, asked)
+    record(servers, asked, recorder)
     owner.flush(0)  # The brokers inside this process go when it goes: after all clients.
 
 
-if __name__ == "__main__":
+def arguments(out: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("servers", help="HOST:PORT of brokers, with commas between them; or mock")
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--messages", type=int, default=50)
-    parser.add_argument("-o", "--out", type=Path, default=Path("kafka.jsonl"))
-    main(parser.parse_args())
+    parser.add_argument("-o", "--out", type=Path, default=Path(out))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main(arguments("kafka.jsonl"), Recorder())

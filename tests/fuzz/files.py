@@ -52,7 +52,8 @@ from ordercast.trace.journal import Row, journal_path, read_journal
 from ordercast.trace.schema import EVENTS, JOURNALS, MANIFEST
 from ordercast.trace.store import Manifest, TraceError, event_files, read_manifest
 from ordercast.verify.asked import read_members
-from ordercast.verify.judge import judge_path
+from ordercast.verify.importers.choose import import_trace
+from ordercast.verify.judge import judge_path, judge_trace
 from ordercast.verify.metrics.local import measure
 from tests.fuzz.engine import Target
 from tests.fuzz.harvest import ROOT, harvest
@@ -440,6 +441,22 @@ _COMMAND_WORDS = (
 )  # fmt: skip
 
 
+_RECORDED = "tests/verify/recorded"
+_FOREIGN = {
+    "cs451": f"{_RECORDED}/cs451/*",
+    "shiviz": f"{_RECORDED}/shiviz.log",
+    "libp2p": f"{_RECORDED}/libp2p.json",
+    "jepsen-kafka": f"{_RECORDED}/kafka.edn",
+    "otel": f"{_RECORDED}/otel.json",
+}
+"""Formats of other tools, and examples of each."""
+
+
+def _imported(format_: str, file: str) -> Callable[[bytes], None]:
+    name = "proc1.output" if format_ == "cs451" else Path(file).name
+    return _in_file(name, lambda path: judge_trace(import_trace(format_, path)))
+
+
 def file_targets() -> Iterator[Target]:
     files = {"text": True, "cases": 1500}
     yield Target("cluster-files", _clusters, _in_file("cluster.toml", load_cluster), UsageError, text=True, cases=2000)
@@ -470,6 +487,8 @@ def file_targets() -> Iterator[Target]:
     yield Target("json-lines", lambda: list(_LINES), _in_file("e.jsonl", judge_path), TraceError, text=True, cases=150)
     yield Target("csv", lambda: list(_CSV), _in_file("e.csv", judge_path), TraceError, text=True, cases=150)
     yield Target("parquet", _parquet, _in_file("e.parquet", _judge_and_measure), TraceError, cases=150)
+    for name, file in _FOREIGN.items():
+        yield Target(f"trace-of-{name}", _texts(file), _imported(name, file), TraceError, text=True, cases=60)
     members = [b'{"t": ["a", "b"]}']
     yield Target("members", lambda: members, _in_file("m.json", read_members), UsageError, TraceError, **files)
     yield Target("lives", lambda: [b"17\n", b"0"], _in_file("life", _life), UsageError, text=True, cases=500)

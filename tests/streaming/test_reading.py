@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import threading
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ordercast.api import HistoryLost, Position
@@ -112,6 +114,29 @@ def test_a_batch_of_a_filter_reads_all_its_topics(brokers: KeptCluster, start: d
     reader = BatchReader(wanted)
     found = [value for part in reader.partitions() for batch in reader.read(part) for value in batch["topic"]]
     assert Counter(map(str, found)) == {f"{sort}.a": 15, f"{sort}.b": 15}
+
+
+def test_a_batch_lies_between_the_offsets_and_times_that_it_is_given(brokers: KeptCluster) -> None:
+    with brokers.connect("ann") as ann:
+        published(ann, "kept.between", 1, 10)
+        start = reading.latest(options(brokers, "kept.between"))
+        before = dt.datetime.now(dt.UTC)
+        published(ann, "kept.between", 11, 20)
+        end = reading.latest(options(brokers, "kept.between"))
+        published(ann, "kept.between", 21, 30)
+
+    def numbers_and_times(**given: str) -> tuple[list[int], list[dt.datetime]]:
+        where = {"brokers": brokers.addresses, "subscribe": "kept.between", **given}
+        reader = BatchReader(Options(where).reading(stream=False))
+        found = pa.Table.from_batches([batch for part in reader.partitions() for batch in reader.read(part)])
+        return [int(value) for value in found["value"].to_pylist()], found["timestamp"].to_pylist()
+
+    within, times = numbers_and_times(startingOffsets=str(start), endingOffsets=str(end))
+    assert within == list(range(11, 21))
+    assert all(before <= at <= dt.datetime.now(dt.UTC) for at in times)
+    since, _ = numbers_and_times(startingTimestamp=str(int(before.timestamp() * 1000)))
+    assert since[-20:] == list(range(11, 31)), "what was kept in the same millisecond may come before it"
+    assert numbers_and_times(endingOffsets=str(end))[0] == list(range(1, 21))
 
 
 def test_what_is_lost_is_told_or_left_out_as_asked(brokers: KeptCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ordercast.verify.load import LoadedTrace
 
 TOPIC = "broadcast"
-_LINE = re.compile(r"b (\d+)|d (\d+) (\d+)")
+_LINE = re.compile(r"b (\d{1,18})|d (\d{1,18}) (\d{1,18})")
 
 
 def read(path: Path) -> LoadedTrace:
@@ -60,7 +60,7 @@ def read_causes(path: Path) -> dict[str, list[str]]:
     if lines and len(lines[0]) == 1 and len(lines) > 1:
         lines = lines[1:]
     for words in lines:
-        if not all(word.isdecimal() for word in words):
+        if not all(word.isdecimal() and len(word) <= 18 for word in words):
             raise TraceError(f"{path}: {' '.join(words)[:40]!r} is not a line of numbers of processes")
         causes[str(int(words[0]))] = [str(int(word)) for word in words[1:]]
     if not causes:

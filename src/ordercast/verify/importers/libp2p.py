@@ -32,7 +32,7 @@ def read(path: Path) -> LoadedTrace:
         peer = word(event.get("peerID"), f"{where}: peerID")
         name = _type(event.get("type"), where)
         time_ns = event.get("timestamp")
-        if not isinstance(time_ns, int | None):
+        if not isinstance(time_ns, int | None) or isinstance(time_ns, bool):
             raise TraceError(f"{where}: timestamp {time_ns!r} is no number")
         if name not in _FIELDS:
             rows.add(peer, UNSAID, time_ns=time_ns)

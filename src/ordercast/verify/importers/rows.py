@@ -40,13 +40,11 @@ class ImportedRows:
         """The trace, or a TraceError if nothing in it was published or delivered."""
         if not any(row["kind"] in ("publish", "deliver") for row in self._rows):
             raise TraceError(f"{self.path}: nothing was published or delivered in it")
-        columns = {}
-        for field in EVENT_SCHEMA:
-            values = [row.get(field.name) for row in self._rows]
-            columns[field.name] = pa.array(values, type=field.type)
+        named = {field.name: [row.get(field.name) for row in self._rows] for field in EVENT_SCHEMA}
         try:
+            columns = {field.name: pa.array(named[field.name], type=field.type) for field in EVENT_SCHEMA}
             table = normalised(pa.table(columns), str(self.path))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OverflowError) as error:
             raise TraceError(f"{self.path}: {error}") from None
         return LoadedTrace(str(self.path), self.path.stem, None, table, assumed)
 
