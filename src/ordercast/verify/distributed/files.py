@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,6 +22,7 @@ from ordercast.verify.arrow import coded, filled, first_line, taken, whole
 from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS, NO_TIME, Dealt, dealt
 from ordercast.verify.distributed.setup import RARE
 from ordercast.verify.distributed.wire import schema_of
+from ordercast.verify.kernels.lookup import hashes
 from ordercast.verify.rows import KIND
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def hash_of(words: Any) -> np.ndarray[Any, Any]:
     """64 bits for each word, the same everywhere."""
     if not len(words):
         return np.empty(0, np.int64)
-    return np.asarray(pd.util.hash_array(words.to_numpy(zero_copy_only=False))).view(np.int64)
+    wide = words.cast(pa.large_string())
+    _, offsets, data = wide.buffers()
+    begins = np.frombuffer(offsets, np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    return hashes(np.frombuffer(data or b"", np.uint8), begins)
 
 
 def look_at_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -105,12 +108,12 @@ def scan_files(setup: Setup, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         words, codes = coded(table.column("node"))
         numbers = np.array([number[name] for name in words.to_pylist()], np.int32)
         msg, said = coded(table.column("msg"))
-        hashes = np.append(hash_of(msg), 0)
+        of_word = np.append(hash_of(msg), 0)
         rows = Dealt(
             node=numbers[codes],
             seq=_numbers(table, "seq", 0).astype(np.int32),
             kind=_kinds(table),
-            message=hashes[said],
+            message=of_word[said],
             named=said >= 0,
             times=_numbers(table, "time_ns", NO_TIME) if setup.dated else None,
         )

@@ -19,6 +19,7 @@ from ordercast.verify.distributed.rows import rare_rows
 from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, NO_TIME, one_row
 from ordercast.verify.distributed.setup import AGAIN, NO_MESSAGE, place
 from ordercast.verify.distributed.wire import column, packed, schema_of, table_bytes, table_from
+from ordercast.verify.kernels.lookup import places_of
 from ordercast.verify.rows import KIND
 
 if TYPE_CHECKING:
@@ -58,9 +59,8 @@ def intern(setup: Setup, bucket: int, table: pa.Table) -> Iterator[pa.RecordBatc
     original = order[first]
     about = _publications(table)
     _expect_one_name_each(setup, about, order, first)
-    code = np.searchsorted(hashes, message).astype(np.int32)
-    known = code < hashes.size
-    known[known] = hashes[code[known]] == message[known]
+    code = places_of(message, hashes)
+    known = code >= 0
     kind[np.delete(publishes, original)] += AGAIN
     nameless = kind >= NO_MESSAGE
     kind[nameless] -= NO_MESSAGE
