@@ -34,11 +34,11 @@ near = pytest.approx
     scope="module", params=["here", *(pytest.param(name, marks=pytest.mark.spark) for name in ("tasks", "rows"))]
 )
 def measure(request: pytest.FixtureRequest) -> Measure:
-    """In this process, and on Spark as tasks and as jobs over rows: every promise about metrics is one of all three."""
+    """In this process, on Spark as tasks, and where the rows lie: every promise about metrics is one of all three."""
     if request.param == "here":
         return local.measure
     spark = request.getfixturevalue("spark")
-    return functools.partial(on_spark.measure, spark, huge_rows=on_spark.HUGE_ROWS if request.param == "tasks" else 0)
+    return functools.partial(on_spark.measure, spark, distributed_from=None if request.param == "tasks" else 1)
 
 
 @pytest.fixture(scope="module")

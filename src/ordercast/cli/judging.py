@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ordercast.cli.exits import BAD_INPUT, worst
-from ordercast.cli.options import Json, Master, Paths, Traces, console, print_json
+from ordercast.cli.options import Json, Master, Traces, console, print_json
 from ordercast.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.sql import SparkSession
 
+    from ordercast.trace.store import Manifest
     from ordercast.verify.metrics.values import RunMetrics
     from ordercast.verify.verdict import Verdict
 
@@ -91,7 +95,7 @@ def verify(
         verdicts, problems = _judge_imported(paths, from_format, parser, **asked)
         _print_verdicts(verdicts, json=json)
         raise typer.Exit(_exit_code(verdicts, problems))
-    given = _one_of("--engine", engine, ("auto", "local", "distributed")) or "auto"
+    given = _engine(engine)
     expect_master(master)
     spark = on_spark(no_spark=no_spark)
     verdicts, problems = _judge(paths, master=master, spark=spark, engine=given, **asked)
@@ -109,15 +113,22 @@ def _print_verdicts(verdicts: list[Verdict], *, json: bool) -> None:
     print_verdicts(verdicts, console())
 
 
-def metrics(paths: Paths, master: Master = None, no_spark: NoSpark = False, json: Json = False) -> None:
+def metrics(
+    paths: Traces,
+    master: Master = None,
+    no_spark: NoSpark = False,
+    engine: EngineName = "auto",
+    json: Json = False,
+) -> None:
     """Measure traces: throughput, latency per guarantee, header bytes, hold-back, repair.
 
     Example: ordercast metrics runs/r7 --json
     """
-    _expect_something([str(path) for path in paths])
+    given = _engine(engine)
+    _expect_something(paths)
     expect_master(master)
     spark = on_spark(no_spark=no_spark)
-    measured = _measure(paths, master, spark=spark)
+    measured = _measure(paths, master, spark=spark, engine=given)
     if json:
         print_json(measured)
         return
@@ -128,23 +139,26 @@ def metrics(paths: Paths, master: Master = None, no_spark: NoSpark = False, json
 
 
 def report(
-    paths: Paths,
+    paths: Traces,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")],
     master: Master = None,
     no_spark: NoSpark = False,
+    engine: EngineName = "auto",
 ) -> None:
     """Judge and measure traces, and draw one self-contained page. Prints its path; exits as verify does.
 
     Example: ordercast report runs/r7 runs/r8 -o report.html
     """
-    _expect_something([str(path) for path in paths])
+    given = _engine(engine)
+    _expect_something(paths)
     expect_master(master)
     _expect_place_for(out)
     spark = on_spark(no_spark=no_spark)
-    verdicts, problems = _judge([str(path) for path in paths], master=master, spark=spark)
+    verdicts, problems = _judge(paths, master=master, spark=spark, engine=given)
     if problems:
         raise typer.Exit(BAD_INPUT)
-    write_page(out, verdicts, _measure(paths, master, spark=spark))
+    measured = _measure(paths, master, spark=spark, engine=given)
+    write_page(out, verdicts, measured, _manifests_elsewhere(paths, master))
     typer.echo(out)
     raise typer.Exit(_exit_code(verdicts, problems))
 
@@ -193,25 +207,44 @@ def judge_on_spark(paths: list[Path], master: str | None, *, witnesses: int, com
     return verdicts
 
 
-def measure_on_spark(paths: list[Path], master: str | None) -> list[RunMetrics]:
+def measure_on_spark(paths: Sequence[Path | str], master: str | None, engine: str = "auto") -> list[RunMetrics]:
     from ordercast.verify.spark.metrics import measure
 
-    return measure(_session(master, [str(path) for path in paths]), paths)
+    names = [str(path) for path in paths]
+    return measure(_session(master, names, moves_only=_moves_only(names)), names, engine=engine)
 
 
-def _measure(paths: list[Path], master: str | None, *, spark: bool) -> list[RunMetrics]:
+def _measure(paths: list[str], master: str | None, *, spark: bool, engine: str) -> list[RunMetrics]:
     from ordercast.verify.load import find_runs
 
     for path in paths:
-        find_runs(path)  # What is missing is said before Spark starts.
+        if not (spark and _is_elsewhere(path)):
+            find_runs(Path(path))  # What is missing is said before Spark starts.
     if spark:
-        return measure_on_spark(paths, master)
+        return measure_on_spark(paths, master, engine)
     from ordercast.verify.metrics.local import measure
 
-    return measure(paths)
+    return measure([Path(path) for path in paths])
 
 
-def write_page(out: Path, verdicts: list[Verdict], measured: list[RunMetrics]) -> None:
+def _manifests_elsewhere(paths: list[str], master: str | None) -> dict[str, Manifest]:
+    """What the runs say of themselves at paths that only Spark can read."""
+    elsewhere = [path for path in paths if _is_elsewhere(path)]
+    if not elsewhere:
+        return {}
+    from ordercast.verify.spark.places import open_places
+
+    spark = _session(master, paths)
+    places = [place for path in elsewhere for place in open_places(spark, path)]
+    return {place.path: place.manifest for place in places if place.manifest is not None}
+
+
+def write_page(
+    out: Path,
+    verdicts: list[Verdict],
+    measured: list[RunMetrics],
+    elsewhere: Mapping[str, Manifest] = MappingProxyType({}),
+) -> None:
     """The report of several runs, each with its verdict and its metrics."""
     from ordercast.report.page import RunReport, write_report
     from ordercast.trace.collect import describe_run
@@ -219,7 +252,7 @@ def write_page(out: Path, verdicts: list[Verdict], measured: list[RunMetrics]) -
     runs = []
     for verdict, numbers in zip(verdicts, measured, strict=True):
         path = Path(verdict.path)
-        manifest = describe_run(path)[0] if path.is_dir() else None
+        manifest = describe_run(path)[0] if path.is_dir() else elsewhere.get(verdict.path)
         runs.append(RunReport(manifest, verdict, numbers))
     write_report(out, runs)
 
@@ -231,7 +264,7 @@ def _judge(
     if spark:
         from ordercast.verify.spark.jobs import verify_runs
 
-        running = _session(master, paths, moves_only=not any(path.endswith(_FILES) for path in paths))
+        running = _session(master, paths, moves_only=_moves_only(paths))
         verdicts, problems = verify_runs(running, paths, engine=engine, **asked)
     else:
         verdicts, problems = _judge_here(paths, **asked)
@@ -241,10 +274,24 @@ def _judge(
 
 def _expect_something(paths: list[str]) -> None:
     """If there is nothing at any of the paths, that is said before anything is loaded that takes its time."""
-    lacking = [path for path in paths if "://" not in path and not path.startswith("file:") and not Path(path).exists()]
+    lacking = [path for path in paths if not _is_elsewhere(path) and not Path(path).exists()]
     if lacking == paths:
         _complain([f"{path}: no such file or directory" for path in lacking])
         raise typer.Exit(BAD_INPUT)
+
+
+def _is_elsewhere(path: str) -> bool:
+    """Whether a path names its file system, so that Spark alone can say what is there."""
+    return "://" in path or path.startswith("file:")
+
+
+def _moves_only(paths: list[str]) -> bool:
+    """Whether Java only moves bytes: text, and files of others, it reads by itself."""
+    return not any(path.endswith(_FILES) for path in paths)
+
+
+def _engine(given: str) -> str:
+    return _one_of("--engine", given, ("auto", "local", "distributed")) or "auto"
 
 
 def _complain(problems: list[str]) -> None:

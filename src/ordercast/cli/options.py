@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -21,7 +20,6 @@ _FILE_WIDTH = 120
 
 Master = Annotated[str | None, typer.Option(help="Spark master, such as local[2] or spark://HOST:PORT.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
-Paths = Annotated[list[Path], typer.Argument(help="Run directories, or trace files: .parquet, .jsonl, .csv.")]
 Traces = Annotated[
     list[str],
     typer.Argument(help="Run directories, trace files (.parquet, .jsonl, .csv), or where Spark can read: hdfs://…"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ordercast.verify.asked import JudgeOptions
 from ordercast.verify.build import prepare
 from ordercast.verify.load import LoadedTrace, load, normalised, split_runs
-from ordercast.verify.tasks import BLOCK, Partial, merge, plan, run_task
+from ordercast.verify.tasks import Partial, merge, plan, run_task
 from ordercast.verify.verdict import CHECKS, FAIL, NOT_APPLICABLE, ON_CLAIM, PASS, UNKNOWN, CheckResult, Verdict
 from ordercast.verify.witness import witnesses as stories_of
 
@@ -45,7 +45,7 @@ def judge_table(
     return [judge_trace(trace, witnesses=witnesses, **asked) for trace in traces]
 
 
-def judge_trace(trace: LoadedTrace, *, witnesses: int = WITNESSES, block: int = BLOCK, **asked: Any) -> Verdict:
+def judge_trace(trace: LoadedTrace, *, witnesses: int = WITNESSES, block: int | None = None, **asked: Any) -> Verdict:
     """The verdict on one run. It does not depend on `block`, how many receivers or keys one task takes."""
     columns = prepare(trace, JudgeOptions(**asked))
     partials = [run_task(columns, task, cap=witnesses) for task in plan(columns, block=block)]

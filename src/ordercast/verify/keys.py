@@ -16,12 +16,20 @@ if TYPE_CHECKING:
 Finding = tuple[int, int, int, int, int, int]
 """Message, receiver that disagrees, key, kind, total message, receiver that has the message before it."""
 NOBODY = -1
+_AT_ONCE = 50_000_000
+"""Deliveries by key that one task has in memory, about: 13 bytes each."""
 
 
 def hot_keys(arrays: Arrays) -> Ints:
     """The keys that a total message has; all others order nothing."""
     total_message = np.repeat(arrays.held("total"), np.diff(arrays.key_off)) != 0
     return np.unique(arrays.keys[total_message])
+
+
+def keys_at_once(arrays: Arrays) -> int:
+    """As many keys as one task takes: so many that the logs are not read often, and their deliveries fit."""
+    deliveries = arrays.ev.size * max(arrays.keys.size / max(arrays.messages, 1), 1.0)
+    return max(int(hot_keys(arrays).size * _AT_ONCE / max(deliveries, 1.0)), 1)
 
 
 def judge_keys(arrays: Arrays, first: int, last: int) -> tuple[int, list[Ints]]:
@@ -60,17 +68,30 @@ def by_key(arrays: Arrays, keys: Ints) -> tuple[Keyed, Keyed]:
 
 def judge_keyed(delivered: Keyed, lacking: Keyed) -> tuple[int, list[Ints]]:
     """Judge keys whose deliveries by all receivers are here: deliveries looked at, and the findings as columns."""
-    deliveries = 0
+    deliveries, suspicious = total.glance(
+        delivered.start, lacking.start, delivered.receiver, delivered.message, delivered.is_total
+    )
     findings: list[Finding] = []
-    for k, key in enumerate(delivered.keys):
+    for k in np.flatnonzero(suspicious):
         mine = slice(delivered.start[k], delivered.start[k + 1])
         lacks = slice(lacking.start[k], lacking.start[k + 1])
         _, _, receiver, message, place, is_total = delivered
-        one = _OneKey(int(key), receiver[mine], message[mine], place[mine], is_total[mine])
-        deliveries += one.compared()
+        one = _OneKey(int(delivered.keys[k]), receiver[mine], message[mine], place[mine], is_total[mine])
         findings += one.findings(lacking.receiver[lacks], lacking.message[lacks], lacking.place[lacks])
     columns = np.array(findings, np.int32).reshape(-1, 6)
     return deliveries, list(columns.T)
+
+
+def _renumbered(message: Ints) -> tuple[Ints, Ints]:
+    """The different messages, rising, and for each entry the place of its own."""
+    least, most = int(message.min()), int(message.max())
+    if most - least > 4 * message.size:
+        ids, local = np.unique(message, return_inverse=True)
+        return ids, local.astype(np.int32)
+    there = np.zeros(most - least + 1, bool)
+    there[message - least] = True
+    place = np.cumsum(there, dtype=np.int32) - np.int32(1)
+    return (np.flatnonzero(there) + least).astype(np.int32), place[message - least]
 
 
 class _OneKey:
@@ -78,19 +99,12 @@ class _OneKey:
 
     def __init__(self, key: int, receiver: Ints, message: Ints, place: Ints, is_total: Flags) -> None:
         self.key = key
-        self.ids, first, local = np.unique(message, return_index=True, return_inverse=True)
-        self.message = local.astype(np.int32)
+        self.ids, self.message = _renumbered(message)
         self.place = place
         self.run = total.runs(receiver)
         self.receivers = receiver[self.run[:-1]]
-        self.synchronises = is_total[first]
-
-    def compared(self) -> int:
-        """How many deliveries there are to compare: none unless two receivers delivered a total message."""
-        if self.receivers.size < 2:
-            return 0
-        theirs = np.logical_or.reduceat(self.synchronises[self.message] != 0, self.run[:-1])
-        return self.message.size if theirs.sum() > 1 else 0
+        self.synchronises = np.empty(self.ids.size, np.uint8)
+        self.synchronises[self.message] = is_total
 
     def findings(self, lack_receiver: Ints, lack_message: Ints, lack_due: Ints) -> list[Finding]:
         rank, ordered = total.total_ranks(self.run, self.message, self.synchronises, self.ids.size)

@@ -15,7 +15,7 @@ from ordercast.verify.build import INVENTED
 from ordercast.verify.departed import overtaken
 from ordercast.verify.kernels import acyclic, causal, fifo, prefix, real_time
 from ordercast.verify.kernels.jit import NEVER
-from ordercast.verify.keys import hot_keys, judge_keys
+from ordercast.verify.keys import hot_keys, judge_keys, keys_at_once
 from ordercast.verify.verdict import ABOUT_TOTALS, ONE_ORDER
 
 if TYPE_CHECKING:
@@ -53,8 +53,11 @@ class Partial(msgspec.Struct):
     findings: list[tuple[int, ...]]
 
 
-def plan(columns: Columns, *, block: int = BLOCK) -> list[Task]:
-    """The tasks of a run: none for checks that no message is held to; with holes in the trace, only integrity."""
+def plan(columns: Columns, *, block: int | None = None) -> list[Task]:
+    """The tasks of a run: none for checks that no message is held to; with holes in the trace, only integrity.
+
+    `block`: how many receivers or keys one task takes; by default BLOCK receivers, and as many keys as fit.
+    """
     tasks = []
     for check in columns.about.checks:
         if columns.about.holes and check != "integrity":
@@ -62,9 +65,9 @@ def plan(columns: Columns, *, block: int = BLOCK) -> list[Task]:
         if check in _PER_MESSAGE and not columns.arrays.held(check).any():
             continue
         if check in ("fifo", "causal", "optimistic-causal"):
-            tasks += _blocks(check, columns.arrays.receivers, block)
+            tasks += _blocks(check, columns.arrays.receivers, block or BLOCK)
         elif check == "total":
-            tasks += _blocks(check, hot_keys(columns.arrays).size, block)
+            tasks += _blocks(check, hot_keys(columns.arrays).size, block or keys_at_once(columns.arrays))
         elif check in _WHOLE:
             tasks.append(Task(check, 0, columns.arrays.receivers))
     if {"causal", "optimistic-causal"} <= {task.check for task in tasks} and _same_question(columns.arrays):

@@ -8,6 +8,7 @@ import numpy as np
 
 from ordercast.verify.distributed.blocks import FoundInBlock
 from ordercast.verify.distributed.wire import packed
+from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.total import CYCLE, runs
 from ordercast.verify.keys import Keyed, by_key, hot_keys, judge_keyed
 from ordercast.verify.tasks import partial_of
@@ -51,13 +52,15 @@ def judge_keys_of(parts: list[dict[str, Any]], cap: int) -> FoundInBlock:
 
 
 def _keyed(parts: list[dict[str, Any]], keys: Any, prefix: str) -> Keyed:
-    """Parts come in any order; within one, events are by key, receiver and place already."""
+    """Parts come in any order; within one, events are by key, receiver and place already.
+
+    What is missed keeps the order it came in: by receiver, and what was due longest first.
+    """
+    parts = sorted(parts, key=lambda part: int(part[prefix + "receiver"].max(initial=-1)))  # Each has its own stretch.
     key, receiver, message, place, is_total = (
         np.concatenate([part[prefix + name] for part in parts]) for name in _COLUMNS
     )
-    # What is missed keeps the order it came in: by receiver, and what was due longest first.
-    order = np.lexsort((receiver, key))
-    start = np.searchsorted(key[order], np.append(keys, np.iinfo(np.int32).max)).astype(np.int64)
+    start, order = group(np.searchsorted(keys, key).astype(np.int32), keys.size)
     return Keyed(keys, start, receiver[order], message[order], place[order], is_total[order])
 
 

@@ -7,6 +7,7 @@ says one row group at a time.
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ LOOKED = schema_of(data=pa.binary())
 MOST_FILE_BYTES = 256 << 20
 """Larger files are left to Spark's own reader of Parquet."""
 MOST_RARE = 5_000_000
-_WORDS = ("node", "kind", "msg", "topic", "guarantee")
+REPEATING_WORDS = ("node", "kind", "msg", "topic", "guarantee")
 _LOOK = ("node", "seq", "kind", "msg", "time_ns", "topic", "dst", "info")
 _SCAN = ("node", "seq", "kind", "time_ns", *ABOUT_PUBLICATION)
 _text = msgspec.json.Encoder()
@@ -136,25 +137,37 @@ def _about(table: pa.Table, publications: np.ndarray[Any, Any]) -> pa.Table:
 
 def _groups(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterator[pa.Table]:
     """The rows of files, one row group at a time; a TraceError names the file that cannot be read."""
+    for table in row_groups(batches, columns, REPEATING_WORDS):
+        lacking = set(columns) - set(table.column_names)
+        if lacking:
+            raise TraceError(f"no column {min(lacking)}")
+        yield _in_words(table)
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], columns: Iterable[str], words: Iterable[str]) -> Iterator[pa.Table]:
+    """These columns of files, as far as they have them, a row group at a time; `words` as dictionaries if they can."""
     for batch in batches:
         for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
             try:
-                file = pq.ParquetFile(pa.BufferReader(content.as_buffer()), read_dictionary=list(_WORDS))
-                lacking = set(columns) - set(file.schema_arrow.names)
-                if lacking:
-                    raise TraceError(f"{path.as_py()}: no column {min(lacking)}")
+                file = pq.ParquetFile(pa.BufferReader(content.as_buffer()), read_dictionary=list(words))
+                there = [name for name in columns if name in file.schema_arrow.names]
                 for group in range(file.num_row_groups):
-                    table = file.read_row_group(group, columns=list(columns), use_threads=False)
+                    table = file.read_row_group(group, columns=there, use_threads=False)
                     if table.num_rows:
-                        yield _in_words(table)
+                        yield table
             except (pa.ArrowException, OSError) as error:
-                raise TraceError(f"{path.as_py()}: {first_line(error)}") from None
+                raise TraceError(f"{plain_path(path.as_py())}: unreadable: {first_line(error)}") from None
+
+
+def plain_path(path: str) -> str:
+    """A path as Spark tells it, which names its file system, as people write those on this machine."""
+    return re.sub(r"^file:(//)?(?=/)", "", path)
 
 
 def _in_words(table: pa.Table) -> pa.Table:
     """Texts as dictionaries, whichever way the file has them."""
     for i, field in enumerate(table.schema):
-        if field.name in _WORDS and not pa.types.is_dictionary(field.type):
+        if field.name in REPEATING_WORDS and not pa.types.is_dictionary(field.type):
             words: Any = table.column(i).cast(pa.string())
             table = table.set_column(i, field.name, words.dictionary_encode())
     return table

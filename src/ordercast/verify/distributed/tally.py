@@ -26,7 +26,7 @@ _FIRST = ("first_ns", "first_publish_ns")
 _LAST = ("last_ns", "last_deliver_ns")
 
 
-class Tally(msgspec.Struct):
+class RunTally(msgspec.Struct):
     """What some rows of a run add up to."""
 
     totals: dict[str, int | None] = {}
@@ -41,7 +41,7 @@ class Tally(msgspec.Struct):
     rare: list[dict[str, Any]] = []
     """Rows about places, faults and digests, as they are."""
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: RunTally) -> None:
         for name, value in other.totals.items():
             self.totals[name] = _together(name, self.totals.get(name), value)
         _add(self.nodes, other.nodes)
@@ -68,28 +68,28 @@ def _add(counts: dict[Any, int], more: dict[Any, int]) -> None:
 
 def tally(tables: Tables, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the rows of one task add up to, in one row."""
-    found = Tally()
+    found = RunTally()
     for table in tables(batches):
         found.add(_tally(table))
     yield pa.RecordBatch.from_pydict({"data": [msgspec.msgpack.encode(found)]}, schema=TALLIED)
 
 
-def tally_from(path: str, rows: Iterable[bytes]) -> Tally:
+def tally_from(path: str, rows: Iterable[bytes]) -> RunTally:
     """What all tasks have found together."""
-    found = Tally()
+    found = RunTally()
     for data in rows:
-        found.add(msgspec.msgpack.decode(data, type=Tally))
+        found.add(msgspec.msgpack.decode(data, type=RunTally))
         if len(found.rare) > MOST_RARE:
             raise TraceError(f"{path}: more than {MOST_RARE:,} rows about places, faults and digests")
     return found
 
 
-def _tally(table: pa.Table) -> Tally:
+def _tally(table: pa.Table) -> RunTally:
     rows = TraceRows(table)
     if (rows.node < 0).any():
         raise TraceError(f"{int((rows.node < 0).sum()):,} rows have no node")
     counts = np.bincount(rows.node[rows.of("deliver")], minlength=len(rows.nodes)).tolist()
-    return Tally(
+    return RunTally(
         totals=dict(rows.totals()),
         nodes=dict(zip(rows.nodes, counts, strict=True)),
         guarantees=rows.guarantees,

@@ -103,6 +103,69 @@ def intervals(run: Offsets, message: Ints, synchronises: Flags, rank: Ints) -> t
 
 
 @kernel
+def glance(start: Offsets, lack_start: Offsets, receiver: Ints, message: Ints, is_total: Flags) -> tuple[int, Flags]:
+    """Deliveries of all keys that can be compared, and of each key whether it needs a closer look.
+
+    It does if its total messages fit into no order, if intervals do not intersect, or if anybody owed anything of it.
+    """
+    suspicious = np.zeros(start.size - 1, np.uint8)
+    most = np.int32(-1)
+    for i in range(message.size):
+        most = max(most, message[i])
+    number = np.full(most + 1, -1, np.int32)
+    compared = 0
+    for k in range(start.size - 1):
+        mine = slice(start[k], start[k + 1])
+        local, synchronises = _numbered(message[mine], is_total[mine], number)
+        run = runs(receiver[mine])
+        if _synchronised(run, local, synchronises) > 1:
+            compared += local.size
+        owed = lack_start[k] < lack_start[k + 1]
+        if local.size and (owed or not _agree(run, local, synchronises)):
+            suspicious[k] = 1
+    return compared, suspicious
+
+
+@kernel
+def _numbered(message: Ints, is_total: Flags, number: Ints) -> tuple[Ints, Flags]:
+    """The messages of one key numbered as they come, and which are total. `number` is scratch: -1, and left so."""
+    local = np.empty(message.size, np.int32)
+    synchronises = np.empty(message.size, np.uint8)
+    count = 0
+    for i in range(message.size):
+        if number[message[i]] < 0:
+            number[message[i]] = count
+            synchronises[count] = is_total[i]
+            count += 1
+        local[i] = number[message[i]]
+    for i in range(message.size):
+        number[message[i]] = -1
+    return local, synchronises[:count].copy()
+
+
+@kernel
+def _synchronised(run: Offsets, message: Ints, synchronises: Flags) -> int:
+    """How many receivers delivered a total message."""
+    count = 0
+    for r in range(run.size - 1):
+        for i in range(run[r], run[r + 1]):
+            if synchronises[message[i]]:
+                count += 1
+                break
+    return count
+
+
+@kernel
+def _agree(run: Offsets, message: Ints, synchronises: Flags) -> bool:
+    """Whether the total messages of a key have one order, and all messages the same place in it everywhere."""
+    rank, ordered = total_ranks(run, message, synchronises, synchronises.size)
+    if not ordered:
+        return False
+    low, high = intervals(run, message, synchronises, rank)
+    return bool((low < high).all())
+
+
+@kernel
 def disagreement(
     m: int, run: Offsets, message: Ints, synchronises: Flags, rank: Ints, at_off: Offsets, at_run: Ints, at: Ints,
     low: int, high: int, lacking: Ints, lacking_end: Offsets, before: Ints, after: Ints,

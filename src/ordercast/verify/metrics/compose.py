@@ -13,7 +13,6 @@ from ordercast.verify.metrics.values import ALL, QUANTILES, Distribution, RunMet
 
 if TYPE_CHECKING:
     from ordercast.trace.store import Manifest
-    from ordercast.verify.metrics.sources import Source
 
 Row = Mapping[str, Any]
 """Figures by name."""
@@ -68,12 +67,12 @@ class Measured(msgspec.Struct):
     told: list[Row] = []
 
 
-def metrics_of(source: Source, measured: Measured) -> RunMetrics:
+def metrics_of(path: str, manifest: Manifest, measured: Measured) -> RunMetrics:
     """The metrics of one run out of its rows, with the reason for each that is missing."""
-    manifest, totals = source.manifest, measured.totals
+    totals = measured.totals
     metrics = RunMetrics(
         run=manifest.run_id,
-        path=str(source.path),
+        path=path,
         protocol=manifest.protocol,
         guarantee=manifest.guarantee,
         nodes=len(manifest.nodes) or len(measured.nodes),

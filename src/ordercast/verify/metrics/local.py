@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ordercast.trace.arrow_schema import EVENT_SCHEMA
+from ordercast.trace.schema import INFO_DIGEST
 from ordercast.trace.store import TraceError
 from ordercast.verify.arrow import coded, first_line, taken, whole
-from ordercast.verify.metrics.compose import BUCKETS, PACKET_CLASS, Measured, Row, metrics_of
+from ordercast.verify.metrics.compose import BUCKETS, PACKET_CLASS, PLACE_KINDS, Measured, Row, metrics_of
 from ordercast.verify.metrics.rare_rows import detections, faults, repairs, told
 from ordercast.verify.metrics.sources import Source, in_our_columns, open_sources
 from ordercast.verify.metrics.values import QUANTILES
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Chosen = np.ndarray[Any, np.dtype[np.bool_]]
 
-_REPEATING = ("node", "kind", "topic", "guarantee", "peer")
-_NEEDED = tuple(name for name in EVENT_SCHEMA.names if name not in ("run", "keys", "dst"))
+REPEATING = ("node", "kind", "topic", "guarantee", "peer")
+NEEDED = tuple(name for name in EVENT_SCHEMA.names if name not in ("run", "keys", "dst"))
 NO_TIME = np.iinfo(np.int64).max
 """Stands for a time that a row does not have: later than every other, so that it never is the first."""
 NO_SIZE = -1
@@ -35,7 +36,11 @@ NO_SIZE = -1
 
 def measure(paths: Sequence[Path]) -> list[RunMetrics]:
     """The metrics of every run in `paths`, in the order given; one run at a time is in memory."""
-    return [metrics_of(source, measured_of(table_of(source))) for path in paths for source in open_sources(path)]
+    return [
+        metrics_of(str(source.path), source.manifest, measured_of(table_of(source)))
+        for path in paths
+        for source in open_sources(path)
+    ]
 
 
 def table_of(source: Source) -> pa.Table:
@@ -48,26 +53,27 @@ def table_of(source: Source) -> pa.Table:
 
 
 def _read(file: Path, crc32: int | None) -> pa.Table:
-    table = read_parquet(Wanted(str(file), _NEEDED, _REPEATING), crc32)
+    table = read_parquet(Wanted(str(file), NEEDED, REPEATING), crc32)
     try:
-        return in_our_columns(table, words=_REPEATING)
+        return in_our_columns(table, words=REPEATING)
     except pa.ArrowException as error:
         raise TraceError(f"{file}: unreadable: {first_line(error)}") from None
 
 
 def measured_of(table: pa.Table) -> Measured:
     """Everything that one run's rows tell."""
-    rows = _Rows(table)
+    rows = TraceRows(table)
     if not len(rows.time):
         return Measured()
     measured = Measured(totals=rows.totals(), nodes=rows.deliveries_by_node())
-    measured.headers = distribution(rows.header[rows.of("send") & (rows.msg >= 0) & (rows.header != NO_SIZE)])
-    measured.packets = dict(rows.packet_headers())
+    measured.headers = distribution(rows.message_headers())
+    spreads = {name: distribution(sizes) for name, sizes in rows.packet_sizes()}
+    measured.packets = {name: spread for name, spread in spreads.items() if spread is not None}
     latency = _Latency(rows)
     measured.latency = dict(latency.by_guarantee())
     measured.slices = list(latency.slices(measured.totals)) if measured.totals else []
     measured.held = _hold_back(rows)
-    rare = rows.rare()
+    rare = rows.rare(PLACE_KINDS)
     measured.repair = distribution(np.array(repairs(rare), np.int64))
     measured.detection = distribution(np.array(detections(rare), np.int64))
     measured.faults = faults(rare)
@@ -75,14 +81,14 @@ def measured_of(table: pa.Table) -> Measured:
     return measured
 
 
-class _Rows:
+class TraceRows:
     """The rows of one run as arrays; words are numbered, -1 for none."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
         self.kinds, self.kind = _words(table, "kind")
         self.nodes, self.node = _words(table, "node")
-        self.messages, self.msg = _words(table, "msg")
+        self.messages, self.msg = _codes(table, "msg")
         self.guarantees, self.guarantee = _words(table, "guarantee")
         self.seq = _numbers(table, "seq", 0)
         self.time = _numbers(table, "time_ns", NO_TIME)
@@ -115,7 +121,12 @@ class _Rows:
         counts = np.bincount(self.node[self.of("deliver")], minlength=len(self.nodes))
         return {name: int(count) for name, count in sorted(zip(self.nodes, counts, strict=True)) if count}
 
-    def packet_headers(self) -> Iterator[tuple[str, Row]]:
+    def message_headers(self) -> Numbers:
+        """Header sizes of the copies of messages that were put on a link."""
+        sizes: Numbers = self.header[self.of("send") & (self.msg >= 0) & (self.header != NO_SIZE)]
+        return sizes
+
+    def packet_sizes(self) -> Iterator[tuple[str, Numbers]]:
         """Header sizes of sent packets by their class, where the rows name one."""
         sent = np.flatnonzero(self.of("send"))
         info = self.table.column("info")
@@ -125,15 +136,16 @@ class _Rows:
         names, codes = coded(classes.dictionary_encode())
         header = self.header[sent]
         for code, name in enumerate(names.to_pylist()):
-            spread = distribution(header[(codes == code) & (header != NO_SIZE)])
-            if spread is not None:
-                yield name, spread
+            yield name, header[(codes == code) & (header != NO_SIZE)]
 
-    def rare(self) -> list[Row]:
-        """The rows that are neither message nor packet, as they are."""
-        common = self.of("publish") | self.of("deliver") | self.of("send") | self.of("receive") | self.of("drop")
-        digests: Any = pc.map_lookup(whole(self.table.column("info")), "digest", "first").is_valid()
-        chosen = np.flatnonzero(~common | np.asarray(digests))
+    def rare(self, kinds: tuple[str, ...]) -> list[Row]:
+        """The rows of these kinds, and those that have a digest, as they are."""
+        codes = np.array([*(kind in kinds for kind in self.kinds), False])
+        wanted = codes[self.kind]
+        info = whole(self.table.column("info"))
+        if info.null_count < len(info):
+            wanted |= np.asarray(pc.map_lookup(info, INFO_DIGEST, "first").is_valid())
+        chosen = np.flatnonzero(wanted)
         columns = ["node", "seq", "kind", "time_ns", "topic", "peer", "info"]
         return [
             {**row, "info": dict(row["info"] or ())} for row in taken(self.table.select(columns), chosen).to_pylist()
@@ -143,20 +155,24 @@ class _Rows:
 class _Latency:
     """Every delivery: when it was, the guarantee of its message, and how long after the publication."""
 
-    def __init__(self, rows: _Rows) -> None:
+    def __init__(self, rows: TraceRows) -> None:
         published = np.flatnonzero(rows.of("publish") & (rows.msg >= 0))
         message = rows.msg[published]
         published_ns = np.full(len(rows.messages), NO_TIME)
         np.minimum.at(published_ns, message, rows.time[published])
-        named = published[rows.guarantee[published] >= 0][::-1]  # The first one that names it is written last.
+        named = published[rows.guarantee[published] >= 0]
+        by_name = np.argsort(np.array(rows.nodes, object))
+        place = np.empty(by_name.size, np.int32)
+        place[by_name] = np.arange(by_name.size)
+        named = named[np.lexsort((rows.seq[named], place[rows.node[named]]))][::-1]  # Who comes first is written last.
         published_as = np.full(len(rows.messages), -1, np.int32)
         published_as[rows.msg[named]] = rows.guarantee[named]
         delivered = np.flatnonzero(rows.of("deliver"))
         self.time = rows.time[delivered]
-        since = published_ns[rows.msg[delivered]]
+        since = np.append(published_ns, NO_TIME)[rows.msg[delivered]]
         self.known = (since != NO_TIME) & (self.time != NO_TIME)
         self.latency = np.where(self.known, self.time - since, 0)
-        own = published_as[rows.msg[delivered]]
+        own = np.append(published_as, -1)[rows.msg[delivered]]
         self.guarantee = np.where(own >= 0, own, rows.guarantee[delivered])
         self.names = rows.guarantees
 
@@ -173,20 +189,19 @@ class _Latency:
         """Deliveries and their p99 latency in equal parts of the run's time."""
         if totals["first_ns"] is None:
             return
-        step = max((totals["last_ns"] - totals["first_ns"]) / BUCKETS, 1.0)
         timed = self.time != NO_TIME
-        bucket = np.minimum((self.time[timed] - totals["first_ns"]) / step, BUCKETS - 1).astype(np.int64)
+        bucket = in_slices(self.time[timed], totals["first_ns"], totals["last_ns"])
         deliveries = np.bincount(bucket, minlength=BUCKETS)
         known = self.known[timed]
         order = np.lexsort((self.latency[timed][known], bucket[known]))
         ends = np.searchsorted(bucket[known][order], np.arange(BUCKETS + 1))
         for number in np.flatnonzero(deliveries):
             ranked = self.latency[timed][known][order[ends[number] : ends[number + 1]]]
-            p99 = int(ranked[_rank(0.99, ranked.size)]) if ranked.size else None
+            p99 = int(ranked[rank_of(0.99, ranked.size)]) if ranked.size else None
             yield {"bucket": int(number), "deliveries": int(deliveries[number]), "p99_ns": p99}
 
 
-def _hold_back(rows: _Rows) -> Row | None:
+def _hold_back(rows: TraceRows) -> Row | None:
     """How long each node kept what it had received before it delivered it, and how many waited at all."""
     received = _firsts(rows, "receive")
     delivered = _firsts(rows, "deliver")
@@ -198,7 +213,7 @@ def _hold_back(rows: _Rows) -> Row | None:
     return None if spread is None else {"held": spread, "waited": int((held > 0).sum())}
 
 
-def _firsts(rows: _Rows, kind: str) -> tuple[Numbers, Numbers, Numbers]:
+def _firsts(rows: TraceRows, kind: str) -> tuple[Numbers, Numbers, Numbers]:
     """Of each node and message with a row of this kind: a number for the pair, the first place and the first time."""
     chosen = np.flatnonzero(rows.of(kind) & (rows.msg >= 0))
     pair = rows.node[chosen].astype(np.int64) * len(rows.messages) + rows.msg[chosen]
@@ -215,11 +230,22 @@ def distribution(values: Numbers) -> Row | None:
     if not values.size:
         return None
     ordered = np.sort(values)
-    curve = [int(ordered[_rank(share, ordered.size)]) for share in QUANTILES]
-    return {"count": ordered.size, "mean": float(ordered.mean()), "curve": curve}
+    curve = [int(ordered[rank_of(share, ordered.size)]) for share in QUANTILES]
+    return {"count": ordered.size, "mean": exact_sum(ordered) / ordered.size, "curve": curve}
 
 
-def _rank(share: float, count: int) -> int:
+def exact_sum(values: Numbers) -> int:
+    """The sum, however large: of the upper and the lower half of each number."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
+def in_slices(times: Numbers, first_ns: int, last_ns: int) -> Numbers:
+    """In which of BUCKETS equal parts of the run's time each of these times is."""
+    step = max((last_ns - first_ns) / BUCKETS, 1.0)
+    return np.minimum((times - first_ns) / step, BUCKETS - 1).astype(np.int64)
+
+
+def rank_of(share: float, count: int) -> int:
     """Nearest rank: the place of the smallest value that at least that share of all values do not exceed."""
     return max(int(np.ceil(share * count)), 1) - 1
 
@@ -234,9 +260,13 @@ def _least(values: Numbers) -> int | None:
 
 
 def _words(table: pa.Table, name: str) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int32]]]:
-    column: Any = table.column(name)
-    names, codes = coded(column if pa.types.is_dictionary(column.type) else column.dictionary_encode())
+    names, codes = _codes(table, name)
     return names.to_pylist(), codes
+
+
+def _codes(table: pa.Table, name: str) -> tuple[Any, np.ndarray[Any, np.dtype[np.int32]]]:
+    column: Any = table.column(name)
+    return coded(column if pa.types.is_dictionary(column.type) else column.dictionary_encode())
 
 
 def _numbers(table: pa.Table, name: str, absent: int) -> Numbers:

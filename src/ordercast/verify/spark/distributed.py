@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,11 +26,13 @@ from ordercast.verify.distributed.wire import values
 from ordercast.verify.judge import WITNESSES
 from ordercast.verify.load import LoadedTrace
 from ordercast.verify.spark.flow import SparkFlow
-from ordercast.verify.spark.places import open_places
+from ordercast.verify.spark.places import open_places, runs_of
 from ordercast.verify.spark.progress import run_action
 from ordercast.verify.verdict import DISTRIBUTED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from ordercast.verify.distributed.engine import Scanning
@@ -51,28 +54,15 @@ def verify_places(
     """
     verdicts = []
     for place in open_places(spark, path):
-        for run, events in _split(place):
-            verdicts.append(_judge(spark, place, run, events, JudgeOptions(**asked), witnesses, cut))
+        for run, one in runs_of(place):
+            verdicts.append(_judge(spark, one, run, JudgeOptions(**asked), witnesses, cut))
     return verdicts
-
-
-def _split(place: TracePlace) -> list[tuple[str, DataFrame]]:
-    """The runs of a place: one if it has a manifest, else one for each value in its column `run`."""
-    if place.manifest is not None:
-        return [(place.manifest.run_id, place.events)]
-    names = sorted(row["run"] or "" for row in place.events.select("run").distinct().collect())
-    if names == [""] or not names:
-        return [(re.sub(r"\.[^./]*$", "", place.path.rstrip("/").rsplit("/", 1)[-1]), place.events)]
-    if "" in names:
-        raise TraceError(f"{place.path}: a row has no run, others have")
-    return [(name, place.events.where(sql.col("run") == name) if len(names) > 1 else place.events) for name in names]
 
 
 def _judge(
     spark: SparkSession,
     place: TracePlace,
     run: str,
-    events: DataFrame,
     asked: JudgeOptions,
     witnesses: int,
     cut: TaskCut | None,
@@ -80,22 +70,41 @@ def _judge(
     trace = LoadedTrace(place.path, run, place.manifest, None)  # type: ignore[arg-type]  # Its rows are elsewhere.
     flow = SparkFlow(spark, f"judging {run}")
     try:
-        seen = _seen_in_files(spark, place) or _seen_in_rows(spark, place.path, events)
-        size = sum(row["rows"] for row in seen.looks)
-        cut = cut or TaskCut.for_size(size, len(seen.looks), cores=_cores(spark), task_bytes=_task_bytes())
-        nodes = [NodeLook(row["node"], row["hash"], row["rows"], row["last"] + 1, row["until"]) for row in seen.looks]
-        setup = setup_of(trace, asked, nodes, seen.rare, seen.destinations, cut, witnesses)
-        counts = {"events": size, "deliveries": sum(row["deliveries"] for row in seen.looks)}
-        names = partial(_names, events, setup)
-        verdict = judge(flow, seen.rows, setup, counts, names, seen.scanning)
+        with naming_what_is_wrong(place.path):
+            verdict = _judged(spark, place, flow, trace, asked, witnesses, cut)
+    finally:
+        flow.close()
+    return msgspec.structs.replace(verdict, engine=DISTRIBUTED)
+
+
+def _judged(
+    spark: SparkSession,
+    place: TracePlace,
+    flow: SparkFlow,
+    trace: LoadedTrace,
+    asked: JudgeOptions,
+    witnesses: int,
+    cut: TaskCut | None,
+) -> Verdict:
+    seen = _seen_in_files(spark, place) or _seen_in_rows(spark, place.path, place.events)
+    size = sum(row["rows"] for row in seen.looks)
+    cut = cut or TaskCut.for_size(size, len(seen.looks), cores=cores_of(spark), task_bytes=task_bytes())
+    nodes = [NodeLook(row["node"], row["hash"], row["rows"], row["last"] + 1, row["until"]) for row in seen.looks]
+    setup = setup_of(trace, asked, nodes, seen.rare, seen.destinations, cut, witnesses)
+    counts = {"events": size, "deliveries": sum(row["deliveries"] for row in seen.looks)}
+    return judge(flow, seen.rows, setup, counts, partial(_names, place.events, setup), seen.scanning)
+
+
+@contextmanager
+def naming_what_is_wrong(path: str) -> Iterator[None]:
+    """Turn Spark's failure over a trace into a TraceError that says what is wrong with it."""
+    try:
+        yield
     except (PySparkException, Py4JError) as error:
         problem = problem_in(str(error))
         if problem is None:
             raise
-        raise TraceError(problem if problem.startswith(place.path) else f"{place.path}: {problem}") from None
-    finally:
-        flow.close()
-    return msgspec.structs.replace(verdict, engine=DISTRIBUTED)
+        raise TraceError(problem if problem.startswith(path) else f"{path}: {problem}") from None
 
 
 class _Seen(NamedTuple):
@@ -224,7 +233,7 @@ def _names(events: DataFrame, setup: Setup, places: list[int]) -> list[str]:
     return [found[one] for one in wanted]
 
 
-def _cores(spark: SparkSession) -> int:
+def cores_of(spark: SparkSession) -> int:
     """How many tasks run at once, as far as this side knows."""
     try:
         return max(int(spark.sparkContext.defaultParallelism), 1)
@@ -232,7 +241,7 @@ def _cores(spark: SparkSession) -> int:
         return int(spark.conf.get("spark.default.parallelism", "8") or 8)  # Connect does not tell.
 
 
-def _task_bytes() -> int:
+def task_bytes() -> int:
     given = os.environ.get(TASK_MEMORY, str(_TASK_MB))
     if not given.isdecimal() or int(given) < 1:
         raise TraceError(f"{TASK_MEMORY}={given}: not a number of megabytes")

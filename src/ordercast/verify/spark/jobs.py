@@ -57,8 +57,8 @@ def verify_runs(
             runs += [str(path)] if is_elsewhere(str(path)) else find_runs(Path(path))
         except TraceError as error:
             problems.append(str(error))
-    least = _what_fits(spark) if distributed_from is None else distributed_from
-    whole = [run for run in runs if isinstance(run, Path) and not _is_distributed(run, engine, least)]
+    least = what_fits(spark) if distributed_from is None else distributed_from
+    whole = [run for run in runs if isinstance(run, Path) and not is_distributed(run, engine, least)]
     judged = _whole_runs(spark, whole, {"witnesses": witnesses, **asked})
     for run in runs:
         if run not in judged:
@@ -68,7 +68,7 @@ def verify_runs(
     return JudgedRuns([verdict for found in told if not isinstance(found, str) for verdict in found], problems)
 
 
-def _what_fits(spark: SparkSession) -> int:
+def what_fits(spark: SparkSession) -> int:
     """So many events are judged in one process: on this machine, what half of its memory holds."""
     if not (spark.sparkContext.master or "").startswith("local"):
         return DISTRIBUTED_FROM
@@ -76,7 +76,8 @@ def _what_fits(spark: SparkSession) -> int:
     return max(DISTRIBUTED_FROM, memory // 2 // _BYTES_AN_EVENT)
 
 
-def _is_distributed(run: Path, engine: str, least: int) -> bool:
+def is_distributed(run: Path, engine: str, least: int) -> bool:
+    """Whether the rows of a run stay where they are."""
     return engine == "distributed" or (engine == "auto" and events_in(run) >= least)
 
 

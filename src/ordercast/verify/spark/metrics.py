@@ -1,4 +1,4 @@
-"""Metrics of traces on Spark: runs as tasks, and huge ones as jobs over their rows."""
+"""Metrics of traces on Spark: a run of ordinary size is one task, and the rows of a larger one stay where they are."""
 
 from __future__ import annotations
 
@@ -7,36 +7,40 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ordercast.trace.store import TraceError
+from ordercast.trace.store import Manifest, TraceError
 from ordercast.verify.load import find_runs
 from ordercast.verify.metrics import local
-from ordercast.verify.metrics.compose import BUCKETS, MARKS, TOLD, Measured, Row, metrics_of
-from ordercast.verify.metrics.sources import Source, open_sources
+from ordercast.verify.metrics.compose import metrics_of
 from ordercast.verify.metrics.values import RunMetrics
-from ordercast.verify.spark.events import naming_unreadable_files, read_events, source_key
-from ordercast.verify.spark.progress import run_action
-from ordercast.verify.spark.run_tasks import HUGE_ROWS, events_in, on_spark
+from ordercast.verify.spark.jobs import is_distributed, what_fits
+from ordercast.verify.spark.run_tasks import on_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from ordercast.verify.spark.places import TracePlace
 
 
-def measure(spark: SparkSession, paths: Sequence[Path], *, huge_rows: int = HUGE_ROWS) -> list[RunMetrics]:
-    """The metrics of every run in `paths`, in the order given: the same as without Spark.
+def measure(
+    spark: SparkSession, paths: Sequence[Path | str], *, engine: str = "auto", distributed_from: int | None = None
+) -> list[RunMetrics]:
+    """The metrics of every run in `paths`, in the order given: the same as without Spark."""
+    from ordercast.verify.spark.places import is_elsewhere
 
-    A run of ordinary size is one task. The rows of huge ones are aggregated by Spark where they lie; of more than
-    ten thousand values, the ranks of percentiles are then off by at most one in ten thousand.
-    """
-    runs = [run for path in paths for run in find_runs(path)]
-    huge = [run for run in dict.fromkeys(runs) if events_in(run) >= huge_rows]
-    measured = _whole_runs(spark, [run for run in dict.fromkeys(runs) if run not in huge])
-    measured.update(_row_by_row(spark, huge))
+    runs: list[Path | str] = []
+    for path in paths:
+        runs += [str(path)] if is_elsewhere(str(path)) else find_runs(Path(path))
+    least = what_fits(spark) if distributed_from is None else distributed_from
+    different = list(dict.fromkeys(runs))
+    whole = [run for run in different if isinstance(run, Path) and not is_distributed(run, engine, least)]
+    measured = _whole_runs(spark, whole)
+    measured |= {run: _where_it_lies(spark, str(run)) for run in different if run not in measured}
     return [metrics for run in runs for metrics in measured[run]]
 
 
-def _whole_runs(spark: SparkSession, runs: Sequence[Path]) -> dict[Path, list[RunMetrics]]:
+def _whole_runs(spark: SparkSession, runs: Sequence[Path]) -> dict[Path | str, list[RunMetrics]]:
     if not runs:
         return {}
     found = on_spark(spark, "metrics", [str(run) for run in runs], _MeasureRun(Path.cwd()))
@@ -58,66 +62,31 @@ class _MeasureRun:
         return msgspec.json.encode([msgspec.structs.replace(metrics, path=path) for metrics in measured])
 
 
-def _row_by_row(spark: SparkSession, runs: Sequence[Path]) -> dict[Path, list[RunMetrics]]:
-    """All runs in the same Spark jobs over their rows."""
-    sources = {run: open_sources(run) for run in runs}
-    if not sources:
-        return {}
-    with naming_unreadable_files():
-        events = read_events(spark, _distinct([source for found in sources.values() for source in found]))
-        measured = run_action(spark, "metrics", lambda: _collect(spark, events))
-    return {
-        run: [metrics_of(source, measured.get(source.key, Measured())) for source in found]
-        for run, found in sources.items()
-    }
+def _where_it_lies(spark: SparkSession, path: str) -> list[RunMetrics]:
+    from ordercast.verify.spark.places import open_places, runs_of
+
+    return [_measured(spark, run, one) for place in open_places(spark, path) for run, one in runs_of(place)]
 
 
-def _distinct(sources: Sequence[Source]) -> list[Source]:
-    return list({source.key: source for source in sources}.values())
+def _measured(spark: SparkSession, run: str, place: TracePlace) -> RunMetrics:
+    from ordercast.verify.distributed.measure import measured_apart
+    from ordercast.verify.distributed.setup import TaskCut
+    from ordercast.verify.distributed.tables import tables_in_files, tables_of_rows
+    from ordercast.verify.spark.distributed import cores_of, naming_what_is_wrong, task_bytes
+    from ordercast.verify.spark.flow import SparkFlow
 
+    def buckets_for(rows: int) -> int:
+        return TaskCut.for_size(rows, 1, cores=cores_of(spark), task_bytes=task_bytes()).buckets
 
-def _collect(spark: SparkSession, events: DataFrame) -> dict[str, Measured]:
-    """Run the jobs; what they say, by the key of the source."""
-    from ordercast.verify.spark import frames
-
-    found: dict[str, Measured] = {}
-
-    def rows_of(frame: DataFrame) -> Iterator[tuple[Measured, Row]]:
-        for row in frame.collect():
-            yield found.setdefault(source_key(row["run"]), Measured()), row.asDict(recursive=True)
-
-    latencies = frames.latencies(events)
-    for run, row in rows_of(frames.totals(events)):
-        run.totals = row
-    for run, row in rows_of(frames.packet_headers(events)):
-        run.packets[row["packet"]] = row["headers"]
-    for run, row in rows_of(frames.deliveries_by_node(events).sort("run", "node")):
-        run.nodes[row["node"]] = row["count"]
-    for run, row in rows_of(frames.latency_by_guarantee(latencies)):
-        run.latency[row["guarantee"]] = row["latency"]
-    for run, row in rows_of(frames.hold_back_summary(frames.hold_backs(events))):
-        run.held = row
-    lists = {
-        "faults": frames.faults(events, MARKS).sort("run", "rank"),
-        "told": frames.told(events, TOLD).sort("run", "node", "seq"),
-        "slices": frames.timeline(latencies, _spans(spark, found.values()), BUCKETS),
-    }
-    for name, frame in lists.items():
-        for run, row in rows_of(frame):
-            getattr(run, name).append(row)
-    summaries = {
-        "headers": frames.message_headers(events),
-        "repair": frames.summary(frames.repairs(events), "repair_ns"),
-        "detection": frames.summary(frames.detections(events), "detection_ns"),
-    }
-    for name, frame in summaries.items():
-        for run, row in rows_of(frame):
-            setattr(run, name, row["values"])
-    return found
-
-
-def _spans(spark: SparkSession, runs: Iterable[Measured]) -> DataFrame:
-    """First and last time of each run that has times."""
-    totals = [run.totals for run in runs if run.totals is not None and run.totals["first_ns"] is not None]
-    spans = [(row["run"], row["first_ns"], row["last_ns"]) for row in totals]
-    return spark.createDataFrame(spans, "run string, first_ns bigint, last_ns bigint")
+    manifest = place.manifest or Manifest(run_id=run, protocol="unstated", guarantee="unstated")
+    flow = SparkFlow(spark, f"measuring {run}")
+    try:
+        with naming_what_is_wrong(place.path):
+            if place.files is not None:
+                found = measured_apart(flow, place.files, tables_in_files, place.path, buckets_for)
+            else:
+                rows = place.events.select(*local.NEEDED)
+                found = measured_apart(flow, rows, tables_of_rows, place.path, buckets_for)
+    finally:
+        flow.close()
+    return metrics_of(place.path, manifest, found)

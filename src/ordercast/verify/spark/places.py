@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,7 +13,7 @@ from pyspark.sql import functions as sql
 
 from ordercast.trace.schema import EVENTS, MANIFEST
 from ordercast.trace.store import Manifest, TraceError, manifest_from
-from ordercast.verify.distributed.files import MOST_FILE_BYTES
+from ordercast.verify.distributed.files import MOST_FILE_BYTES, plain_path
 from ordercast.verify.load import REQUIRED
 from ordercast.verify.spark.events import COLUMN_TYPES, SCHEMA
 
@@ -43,8 +42,8 @@ def is_elsewhere(path: str) -> bool:
 
 
 def _absolute(path: str) -> str:
-    """A path that Spark finds even where its Java was started elsewhere."""
-    return path if is_elsewhere(path) else str(Path(path).absolute())
+    """A path that Spark finds even where its Java was started elsewhere, and that it does not take for a pattern."""
+    return path if is_elsewhere(path) else re.sub(r"([\\*?{}\[\]])", r"\\\1", str(Path(path).absolute()))
 
 
 def open_places(spark: SparkSession, path: str) -> list[TracePlace]:
@@ -53,6 +52,20 @@ def open_places(spark: SparkSession, path: str) -> list[TracePlace]:
         return _runs(spark, path) or [_foreign(spark, path)]
     except (PySparkException, Py4JError) as error:
         raise TraceError(f"{path}: {_said(error)}") from None
+
+
+def runs_of(place: TracePlace) -> list[tuple[str, TracePlace]]:
+    """The runs of a place: one if it has a manifest, else one for each value in its column `run`."""
+    if place.manifest is not None:
+        return [(place.manifest.run_id, place)]
+    names = sorted(row["run"] or "" for row in place.events.select("run").distinct().collect())
+    if names == [""] or not names:
+        return [(re.sub(r"\.[^./]*$", "", place.path.rstrip("/").rsplit("/", 1)[-1]), place)]
+    if "" in names:
+        raise TraceError(f"{place.path}: a row has no run, others have")
+    if len(names) == 1:
+        return [(names[0], place)]
+    return [(name, replace(place, events=place.events.where(sql.col("run") == name))) for name in names]
 
 
 def _runs(spark: SparkSession, path: str) -> list[TracePlace]:
@@ -65,9 +78,9 @@ def _runs(spark: SparkSession, path: str) -> list[TracePlace]:
 
 
 def _run(spark: SparkSession, asked: str, found: str, content: bytes) -> TracePlace:
-    path = found if is_elsewhere(asked) else unquote(urlsplit(found).path)
+    path = found if is_elsewhere(asked) else plain_path(found)
     manifest = manifest_from(content, f"{path}/{MANIFEST}")
-    events = f"{found}/{EVENTS}"
+    events = f"{found if is_elsewhere(asked) else _absolute(path)}/{EVENTS}"
     return TracePlace(path, manifest, spark.read.schema(SCHEMA).parquet(events), _files(spark, events))
 
 

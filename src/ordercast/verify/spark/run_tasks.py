@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-HUGE_ROWS = 2_000_000
-"""From this many events on, a run is cut into tasks instead of being one."""
-
 _SCHEMA = "id bigint, result binary, problem string"
 
 
