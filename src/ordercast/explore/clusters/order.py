@@ -89,7 +89,9 @@ class OrderScope:
     def _arrive(self, scene: Scene, p: int, number: int) -> tuple[str, Scene]:
         ordering, event, step = self._machine(scene.processes[p]), scene.made[number], f"m{number} reaches p{p}"
         delivered: list[Event] = []
-        if ordering.is_ready(event):
+        if ordering.advance(event):
+            delivered = [event]
+        elif ordering.is_ready(event):
             delivered = ordering.take(event)
         else:
             ordering.hold(event)
