@@ -56,6 +56,7 @@ class Client(PublishingClient):
 
     @property
     def client_id(self) -> str:
+        """The name by which others know it as `publisher`."""
         return self._machine.name
 
     @property

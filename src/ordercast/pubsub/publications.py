@@ -75,6 +75,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def publisher(self) -> NodeId:
+        """The client that published it."""
         return publisher_of(self.origin)
 
     @property
