@@ -56,6 +56,29 @@ def test_followers_are_told_of_topics_that_are_there_and_that_come() -> None:
     assert tree.clients["x"].of(Live)
 
 
+def test_many_filters_of_one_client_are_answered_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a look at all topics: in one turn they would keep everybody else waiting, and the root from its lease."""
+    monkeypatch.setattr("ordercast.broker.topics.watching._LOOKS", 1)
+    tree = Tree({"b1": "b0"})
+    tree.member("x", "b0")
+    w, patterns, edge = tree.client("w", "b1"), ["*", ">", "t", "none.*"], tree.brokers["b1"]
+    for pattern in patterns:
+        w.say(Watch(pattern))
+    tree.run()
+    tree.pass_time(10)
+    told = w.of(TopicsFound)
+    assert [(found.pattern, found.topics) for found in told] == [("*", (T,)), (">", (T,)), ("t", (T,)), ("none.*", ())]
+
+    (client,) = edge.clients.values()
+    for pattern in patterns:
+        edge.watching.answer(client, pattern)
+    edge.turn_end()
+    tree.run()
+    assert w.of(TopicsFound) == [*told, told[0]]
+    tree.pass_time(10)
+    assert w.of(TopicsFound) == [*told, *told]
+
+
 def test_a_filter_is_confirmed_only_when_the_root_knows_of_it() -> None:
     tree = Tree({"b1": "b0"})
     tree.freeze("b1", "b0")

@@ -195,8 +195,8 @@ class Topics(TopicsParts):
             case ("archive",):
                 self.archive.tick()
                 self.repair.look()
-            case ("serve",) | ("adopt",):
-                pass  # The end of the turn serves the next reader, or adopts the next orphans.
+            case ("serve",) | ("adopt",) | ("watch",):
+                pass  # The end of the turn serves the next reader, adopts the next orphans, answers the next filters.
             case ("repair",):
                 self.repair.timer()
             case _:
@@ -219,6 +219,7 @@ class Topics(TopicsParts):
                 if node is not None:
                     told.add(topic)
                     self._evaluate(node)
+        self.watching.turn_end()
         self.news.write_down()
         self.absence.turn_end()
         self.copies.tell_reach()

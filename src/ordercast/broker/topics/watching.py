@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.clients import AttachedClient
@@ -17,15 +18,23 @@ _MOST_NAMES = 500
 """Topics in one packet: with the longest of names it is half of what a connection takes."""
 
 
+_MORE = ("topics", "watch")
+_LOOKS = 10_000
+"""Topics that one turn looks at for filters that were confirmed; it answers at least one of these."""
+
+
 class Watching(TopicsPart):
     """Tells local clients of matching topics, once their filter is confirmed and when the roster learns a new one."""
 
     constant = (*TopicsPart.constant, "kept")
+    ordered: ClassVar[tuple[str, ...]] = ("unanswered",)
 
     def __init__(self, state: TopicsState, kept: KeptTopics) -> None:
         super().__init__(state)
         self.kept = kept
         self.filters: FilterIndex[Connection] = FilterIndex()
+        self.unanswered: dict[tuple[Connection, str], None] = {}
+        """Filters that are confirmed, whose clients have not been told of their topics yet."""
         self._by_user: dict[str, int] = {}
         """How many filters the clients of a user follow here."""
 
@@ -60,7 +69,24 @@ class Watching(TopicsPart):
                 self._by_user[client.user] = counted
 
     def answer(self, client: AttachedClient, pattern: str) -> None:
-        """The filter is confirmed: all topics of it that are there, and from now on every one that begins."""
+        """The filter is confirmed: the end of this turn, or of a later one, tells the client of its topics."""
+        self.unanswered[client.connection, pattern] = None
+
+    def turn_end(self) -> None:
+        """Answer what was confirmed. Each filter is a look at all topics, so a client's many are not for one turn."""
+        looks = 0
+        while self.unanswered and looks < _LOOKS:
+            connection, pattern = next(iter(self.unanswered))
+            del self.unanswered[connection, pattern]
+            client = self.state.clients.get(connection)
+            if client is not None and pattern in client.patterns:
+                looks += len(self.book.joined)
+                self._answer(client, pattern)
+        if self.unanswered:
+            self.wires.set_timer(_MORE, 1)
+
+    def _answer(self, client: AttachedClient, pattern: str) -> None:
+        """All topics of it that are there, and from now on every one that begins."""
         client.confirm(pattern)
         self.filters.add(pattern, client.connection)
         topics = [topic for topic in self.book.topics() if not is_following(topic)]
