@@ -199,19 +199,22 @@ def test_a_copy_that_lacks_the_last_ones_says_so_and_not_that_there_are_none(she
 
 
 def test_a_place_that_a_reader_made_up_harms_nobody(shelf: Shelf) -> None:
-    fill(shelf, range(1, 31))
-    first = shelf.archive.manifest.segments[0]
+    fill(shelf, range(1, 34))
+    first, last = shelf.archive.manifest.segments[0], shelf.archive.manifest.segments[-1]
+    made_up = [(first.number, 7), (first.number, first.size + 99), (999, 0), (first.number, first.size - 1)]
 
     told = []
-    for place in [(first.number, 7), (first.number, first.size + 99), (999, 0), (first.number, first.size - 1)]:
+    for place in [*made_up, *((last.number, offset) for offset in range(1, last.size + 99))]:
         try:
             shelf.archive.read(place)
         except Unavailable as answer:
             told.append(answer.code)
 
+    assert not last.sealed
     assert set(told) == {"moved"}
-
-    assert read(shelf.archive) == list(range(1, 31))
+    assert read(shelf.archive) == list(range(1, 34))
+    fill(shelf, range(34, 41))
+    assert read(shelf.restart()) == list(range(1, 41))
 
 
 def damage(directory: Path, segment: int, place: float = 0.5) -> None:

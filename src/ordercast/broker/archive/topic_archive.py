@@ -178,7 +178,7 @@ class TopicArchive:
 
     def _judge(self, info: SegmentInfo) -> str:
         """What a reader could not read is damaged, and a hole from now on; unless the reader made its place up."""
-        if info.sealed and size_of(self.files, self.topic, info.number) == info.size:
+        if size_of(self.files, self.topic, info.number) == info.size:
             return "moved"
         self._set_aside(info)
         return "behind"
