@@ -12,6 +12,7 @@ import pytest
 
 import ordercast
 from ordercast.doors.web import websocket
+from ordercast.net.brokers.broker_host import HOPS_AT_ONCE, TrafficWatch
 from tests.support.doors import Line, ask, dial, doors, masked, page
 from tests.support.loop import run_async, until
 
@@ -247,6 +248,25 @@ def test_the_page_is_told_what_passes_while_it_watches_and_the_broker_takes_no_n
             line.close()
             await until(lambda: host.watch is None)
             assert json.loads((await ask(opened.web.address, "GET", "/explain?msg=nobody"))[1])["state"] == "unknown"
+
+    run_async(main)
+
+
+def test_a_flood_leaves_as_many_notes_as_one_look_of_the_page_can_show() -> None:
+    """However many messages pass between two looks: the page costs the broker the same."""
+
+    async def main() -> None:
+        async with doors() as opened, ordercast.connect(opened.broker, "ann") as client:
+            host = opened.process.host
+            host.watch = watch = TrafficWatch()
+            await client.subscribe("t")
+            for _ in range(HOPS_AT_ONCE):
+                await client.publish("t", b"x")
+            await until(lambda: watch.counts["ann", True] == watch.counts["ann", False] == HOPS_AT_ONCE)
+            assert [hop.number for hop in watch.since(0)] == list(range(1, HOPS_AT_ONCE + 1))
+            assert watch.since(HOPS_AT_ONCE) == []
+            message = await client.publish("t", b"x")
+            await until(lambda: [hop.message for hop in watch.since(HOPS_AT_ONCE)] == [message, message])
 
     run_async(main)
 

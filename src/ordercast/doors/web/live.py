@@ -20,7 +20,6 @@ from ordercast.net.wire.credentials import is_loopback
 _PAUSE_S = 0.5
 _TOPICS = 40
 _CONNECTIONS = 200
-_HOPS_AT_ONCE = 600
 
 
 class LiveView:
@@ -69,7 +68,7 @@ class LiveView:
         host, broker = self._host, self._broker
         events = [event for event in host.events if event.number > seen[0]]
         watch = host.watch
-        hops = [hop for hop in watch.hops if hop.number > seen[1]][-_HOPS_AT_ONCE:] if watch is not None else []
+        hops = watch.since(seen[1]) if watch is not None else []
         overlay = broker.tree.status()
         picture = {
             "id": host.me.name,

@@ -1,7 +1,7 @@
 """The host of a broker: as every host, and it takes notes for people who watch.
 
-How long deliveries took is always looked at. What passes is written down only while somebody watches, and of a large
-packet only its beginning: a page that is open must not slow the broker down.
+How long deliveries took is always looked at. What passes is written down only while somebody watches, of a large packet
+only its beginning, and only so much of it from one look to the next: a page that is open must not slow the broker down.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ordercast.pubsub.client_packets import Entries
 _EVENTS = 500
 _HOPS = 2000
 _OF_A_PACKET = 3
+HOPS_AT_ONCE = 600
+"""As many are noted between two looks, and shown at one."""
 
 
 class BrokerEvent(NamedTuple):
@@ -55,12 +57,20 @@ class TrafficWatch:
         self.counts: Counter[tuple[str, bool]] = Counter()
         """By peer, and whether they came."""
         self._number = 0
+        self._enough = HOPS_AT_ONCE
+
+    def since(self, number: int) -> list[MessageHop]:
+        """The last hops behind the one with that number; the next ones are noted from now on."""
+        self._enough = self._number + HOPS_AT_ONCE
+        return [hop for hop in self.hops if hop.number > number][-HOPS_AT_ONCE:]
 
     def passed(self, wire: WireConnection, packet: Entries, *, came: bool) -> None:
         peer = wire.peer
         if peer is None:
             return
         self.counts[peer.name, came] += len(packet.entries)
+        if self._number >= self._enough:
+            return
         now = time.time_ns() // 1000
         for entry in packet.entries[:_OF_A_PACKET]:
             self._number += 1
