@@ -51,7 +51,7 @@ class Finding:
 
 
 class _Arrivals:
-    """What has arrived of one line: everything from `first` to `highest` but for `missing`."""
+    """The arrivals of one line: everything from `first` to `highest` but for `missing`."""
 
     __slots__ = ("first", "highest", "missing")
 

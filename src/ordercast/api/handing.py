@@ -1,4 +1,4 @@
-"""What an application is handed of what was delivered.
+"""Messages as an application is handed them, made from what the client machine delivered.
 
 Everything delivered has its place in the order and counts as taken in its turn. Not handed over is what has expired and
 what repeats an idempotence id. A publication of several parts is handed over as so many messages, all at once.

@@ -57,7 +57,7 @@ _decode_seals = msgspec.msgpack.Decoder(dict[Origin, bytes]).decode
 
 
 class _CachedTopic:
-    """What is kept of a topic in memory, to be written once a turn."""
+    """A topic's state in memory, to be written once a turn."""
 
     def __init__(self, saved: SavedTopic) -> None:
         self.receives = saved.receives

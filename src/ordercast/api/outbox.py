@@ -1,4 +1,4 @@
-"""How much of what a client has published waits for the broker tree, and whether there is room for more."""
+"""The client's outbox, counted: how much waits for the broker tree, and whether more may be published."""
 
 from __future__ import annotations
 

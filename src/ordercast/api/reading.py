@@ -20,7 +20,7 @@ from ordercast.pubsub.received import Vector
 
 
 class Reading:
-    """What a client asks the copies of kept topics for. Nothing of it is a subscription: no broker remembers it."""
+    """A client's questions to the copies of kept topics. None of them is a subscription: no broker remembers it."""
 
     def __init__(self, host: ProcessHost, machine: ClientMachine, bridge: Bridge, life: Lifetime) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""Where to begin in the past, as people write it."""
+"""Parses where to begin in the past (`earliest`, a time, a position, the last n), as people write it."""
 
 from __future__ import annotations
 

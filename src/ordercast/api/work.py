@@ -72,7 +72,7 @@ class Work(Publication, frozen=True, array_like=True, gc=True):
 
 
 class Confirmation:
-    """That what one report says to be done is written down; whoever wants to know awaits it."""
+    """A future confirmation that what one report says to be done is written down; whoever wants to know awaits it."""
 
     __slots__ = ("_loop", "_reason", "_waiters", "_written", "number")
 

@@ -38,7 +38,7 @@ class BrokerPlace(msgspec.Struct, frozen=True):
 
 
 class SavedBroker(msgspec.Struct):
-    """What a broker with a data directory had written before it stopped."""
+    """The state that a broker with a data directory had written before it stopped."""
 
     entries: dict[Topic, list[Publication]] = {}
     """Above the stable base, in the order of its log, prepared totals last."""
@@ -54,7 +54,7 @@ class SavedBroker(msgspec.Struct):
 
 
 class BrokerLedger(Protocol):
-    """Where a broker writes down what must outlive it.
+    """The ledger in which a broker writes down what must outlive it.
 
     Calls are cheap; the runtime makes everything written in a turn durable before any packet of that turn leaves.
     """

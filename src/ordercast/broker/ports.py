@@ -18,7 +18,7 @@ Fenced = dict[Origin, int]
 
 
 class TreePort(Protocol):
-    """What the topics half may ask the tree half."""
+    """The questions that the topics half may ask the tree half."""
 
     node: NodeId
     life: int
@@ -40,7 +40,7 @@ class TreePort(Protocol):
 
 
 class TopicsPort(Protocol):
-    """What the tree half tells the topics half, in the middle of its own rules."""
+    """The news that the tree half tells the topics half, in the middle of its own rules."""
 
     def attached(self) -> None:
         """BRK-O10.3: there is a parent; open every topic (BRK-S1)."""

@@ -1,4 +1,4 @@
-"""What the edge answers to publications: how far they have come, that one is refused, that more may or may not come."""
+"""Handles the edge's answers to publications: how far they have come, refusals, and whether more may come."""
 
 from __future__ import annotations
 

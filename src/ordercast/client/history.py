@@ -46,7 +46,7 @@ _decode = msgspec.msgpack.Decoder(_ReadRecord).decode
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Where to begin: `position` (behind `since`), `earliest`, `time` (`amount` ms of the epoch), `last` (`amount`)."""
+    """A beginning: `position` (behind `since`), `earliest`, `time` (`amount` ms of the epoch), `last` (`amount`)."""
 
     kind: str
     since: Vector = {}
@@ -57,7 +57,7 @@ EARLIEST = Start("earliest")
 
 
 class PastStart(msgspec.Struct, frozen=True):
-    """Where the topics of a filter begin: all alike, or each behind its part of a position."""
+    """The place where the topics of a filter begin: all alike, or each behind its part of a position."""
 
     start: Start
     cuts: dict[Topic, Vector] = {}

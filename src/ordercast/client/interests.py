@@ -1,4 +1,4 @@
-"""What the application wants to read: topics, filters, and from where on."""
+"""The application's interests: topics and filters that it wants to read, and from where on."""
 
 from __future__ import annotations
 

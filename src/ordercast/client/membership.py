@@ -27,7 +27,7 @@ NO_KEY = ("",)
 
 
 class Membership(State):
-    """What the client knows of one topic, whichever broker is its edge."""
+    """The client's state of one topic, whichever broker is its edge."""
 
     constant: ClassVar[tuple[str, ...]] = ("topic",)
 

@@ -81,7 +81,7 @@ class ClientApp(Protocol):
 
 
 class SavedReplay(msgspec.Struct, frozen=True, array_like=True):
-    """How far a subscription that began in the past has come (ARC-S1)."""
+    """The saved progress of a subscription that began in the past (ARC-S1)."""
 
     progress: Vector
     """Taken by the application."""
@@ -94,7 +94,7 @@ class SavedReplay(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SavedTopic(msgspec.Struct):
-    """What a client had written down about one topic."""
+    """The saved state of one topic at a client."""
 
     receives: bool | None = None
     """None: not a member, only the numbers are kept."""

@@ -1,4 +1,4 @@
-"""What the light install leaves out, and the one line that says which extra brings it."""
+"""Optional dependencies: a missing one becomes one line that says which extra brings it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ordercast.core.state import State
 
 
 class Outbox(Protocol):
-    """Where a machine puts its effects. The order of calls is the order in which they take effect."""
+    """The outbox of a machine takes its effects. The order of calls is the order in which they take effect."""
 
     def send(self, peer: NodeId, packet: Packet) -> None:
         """Put `packet` on the link to `peer`."""
@@ -43,7 +43,7 @@ class Outbox(Protocol):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a machine stands: itself, its neighbours on the overlay, and who else is there."""
+    """The place of a machine: itself, its neighbours on the overlay, and who else is there."""
 
     node: NodeId
     neighbours: tuple[NodeId, ...]

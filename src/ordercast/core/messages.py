@@ -11,7 +11,7 @@ from ordercast.core.ids import NodeId, Origin, Topic, publisher_of
 
 
 class Guarantee(enum.IntEnum):
-    """What a message is promised. Small integers, because every header carries one."""
+    """The promise made for a message. Small integers, because every header carries one."""
 
     EVENTUAL = 0
     FIFO = 1

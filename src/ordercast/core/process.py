@@ -32,7 +32,7 @@ class Rights(msgspec.Struct, frozen=True):
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """Who is at the other end, as the runtime has authenticated it."""
+    """The process at the other end, as the runtime has authenticated it."""
 
     kind: str
     """`broker`, `client` or `node`."""
@@ -47,7 +47,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Wires(Protocol):
-    """Where a process puts its effects. The order of calls is the order in which they take effect."""
+    """The outbox of a process takes its effects. The order of calls is the order in which they take effect."""
 
     now_ns: int
     """The time of the event that is being handled: an input like any other, the same at every look."""
@@ -131,7 +131,7 @@ class ProcessMachine(State):
 
 
 class OverlayWires(Wires, Protocol):
-    """What a protocol has whose neighbours change at run time: connections, and an application on top."""
+    """The outbox of a protocol whose neighbours change at run time: connections, and an application on top."""
 
     def deliver(self, message: Message) -> None:
         """Hand `message` to the application."""
@@ -156,7 +156,7 @@ class OverlayWires(Wires, Protocol):
 
 
 class OverlayPlace(msgspec.Struct, frozen=True):
-    """Where a life of an overlay machine begins: who it is, and whom it knows."""
+    """The start of one life of an overlay machine: who it is, and whom it knows."""
 
     me: Peer
     contacts: tuple[str, ...] = ()

@@ -109,7 +109,7 @@ class State:
 
 
 class _Layout(NamedTuple):
-    """What is done with the attributes of a kind of state."""
+    """The attributes of a kind of state, by what is done with them."""
 
     changing: tuple[str, ...]
     """Those that a copy needs for itself."""

@@ -1,4 +1,4 @@
-"""Who comes through a door: the check of credentials, and a client of the broker for each who may come in."""
+"""Guests of a door: credentials are checked, and each who may come in becomes a client of the broker."""
 
 from __future__ import annotations
 

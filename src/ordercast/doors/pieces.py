@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Pieces:
-    """What has come and was not taken yet."""
+    """Received bytes that were not taken yet."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

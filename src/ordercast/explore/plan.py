@@ -1,4 +1,4 @@
-"""What to explore and how, checked before anything begins."""
+"""A plan of an exploration: what to explore and how, checked before anything begins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERYONE = "t0"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to explore; `explore` documents the fields."""
+    """A plan of an exploration; `explore` documents the fields."""
 
     protocol: str
     info: ProtocolInfo

@@ -1,4 +1,4 @@
-"""What an exploration found, as values."""
+"""Results of an exploration, as values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Counterexample(msgspec.Struct, frozen=True):
 
 
 class Memory:
-    """What an exploration takes: the growth of the process, with all tables, whatever they are made of."""
+    """The memory that an exploration takes: the growth of the process, with all tables, whatever they are made of."""
 
     def __init__(self) -> None:
         self._before = _resident()
@@ -125,7 +125,7 @@ class Exploration(msgspec.Struct, kw_only=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """What a schedule did when it was performed again."""
+    """The outcome of a schedule that was performed again."""
 
     violation: Violation | None
     recorded: Violation | None

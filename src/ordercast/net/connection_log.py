@@ -1,4 +1,4 @@
-"""What a process says about its connections in its log: one line for each that opens or ends, and complaints."""
+"""Log lines about a process's connections: one for each that opens or ends, and complaints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a process can be dialed."""
+"""The listening socket of a process: where it can be dialed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process records of itself for the trace, if it keeps a journal at all."""
+"""Writes a process's own events to its journal for the trace, if it keeps one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ordercast.core.messages import Message, Packet
 
 
 class TurnJournal(Protocol):
-    """What happened in this process, for the trace; `ordercast.trace.journal.Journal` is one."""
+    """A journal of what happened in this process, for the trace; `ordercast.trace.journal.Journal` is one."""
 
     packets: bool
     """Whether sends and receives are recorded too."""

@@ -53,7 +53,7 @@ class Elements(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Word(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """What the maker of this update has to say about an object that a function merges."""
+    """A maker's contribution, in one update, to an object that a function merges."""
 
     name: str
     value: Any
@@ -63,7 +63,7 @@ Contribution = Put | Total | Elements | Word
 
 
 class Maker(msgspec.Struct, frozen=True):
-    """Who made an update, and when."""
+    """The maker of an update, and its time."""
 
     process: str
     life: int

@@ -1,4 +1,4 @@
-"""What an application of replicated objects has to expect."""
+"""Errors that an application of replicated objects has to expect."""
 
 
 class NoEntryError(TimeoutError):

@@ -1,4 +1,4 @@
-"""What a manager of entries has promised, on its disk: after a restart it goes on where it was.
+"""The promises of a manager of entries, on its disk: after a restart it goes on where it was.
 
     DIR/tickets/<n>.log    the log (`net/log`): first whose it is and all tickets, then those that changed in each turn
 

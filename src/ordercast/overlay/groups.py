@@ -1,4 +1,4 @@
-"""Who is a member of which topic at the start of a run."""
+"""Groups: the members of each topic at the start of a run."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Contact(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SamplerWires(Protocol):
-    """What a sampler may ask for. The order of calls is the order in which they take effect."""
+    """The requests that a sampler may make. The order of calls is the order in which they take effect."""
 
     def meet(self, address: str) -> None:
         """Find out who is there: `on_met` follows, or `on_unreachable`. Unless wanted then, it is let go again."""

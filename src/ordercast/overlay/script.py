@@ -18,7 +18,7 @@ _LINE = re.compile(r"(\S+) (opens|closes) (\S+) at (\d+(?:\.\d+)?)(?: via (\S+))
 
 
 class ScriptStep(NamedTuple):
-    """What one node does at one moment."""
+    """One step of a script: what a node does at one moment."""
 
     node: NodeId
     opens: bool

@@ -35,7 +35,7 @@ FIRST_DRAW = 3
 
 
 class SamplingTimes(msgspec.Struct, frozen=True):
-    """How often a view is exchanged, and how long an answer may take."""
+    """The period of exchanges of views, and how long an answer may take."""
 
     period_ns: int
     reply_ns: int

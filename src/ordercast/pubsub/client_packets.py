@@ -145,7 +145,7 @@ class Entries(Packet, frozen=True, tag=13):
 
 
 class Acks(Packet, frozen=True, tag=14):
-    """How far the client's own publications of the topic have come: held by the edge; held by f + 1 brokers."""
+    """The progress of the client's own publications of the topic: held by the edge; held by f + 1 brokers."""
 
     topic: Topic
     edge: tuple[int, tuple[int, ...]]
@@ -278,7 +278,7 @@ class OpenHistory(Packet, frozen=True, tag=25):
 
 
 class HistoryOpened(Packet, frozen=True, tag=26):
-    """What will be read: everything in `until` that is not in `since`."""
+    """The range that will be read: everything in `until` that is not in `since`."""
 
     topic: Topic
     read: int

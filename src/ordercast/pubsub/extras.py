@@ -1,4 +1,4 @@
-"""What a publication may carry besides payload and keys: headers, an end of life, an idempotence id, a way to answer.
+"""Extras of a publication besides payload and keys: headers, an end of life, an idempotence id, a way to answer.
 
 Most publications carry none of it, so it is one optional value: a publication without extras is a byte longer for them.
 """

@@ -93,7 +93,7 @@ def common(one: str, other: str) -> str | None:
 
 
 class FilterIndex(State, Generic[W]):
-    """Who has which filters. Finding those that take a topic in is a walk along its segments, not a look at each."""
+    """An index of filters: finding those that take a topic in is a walk along its segments, not a look at each."""
 
     def __init__(self) -> None:
         self._root: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What clients publish, as brokers pass it on and clients receive it."""
+"""Publications, as clients make them, brokers pass them on and clients receive them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a run, in a few sentences: who did how much, who was killed when, and how it went on."""
+"""Tells a run in a few sentences: who did how much, who was killed when, and how it went on."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _BAR_IN = 0.32
 
 
 class Spot(NamedTuple):
-    """Where a broker, or its clients, are drawn; `above` is the name it hangs from."""
+    """The place where a broker, or its clients, are drawn; `above` is the name it hangs from."""
 
     x: float
     depth: int

@@ -35,7 +35,7 @@ _NO_TOPIC = Topic("")
 
 
 class Population(msgspec.Struct, frozen=True):
-    """Who is there, as far as a load has to know."""
+    """The nodes that are there, as far as a load has to know."""
 
     nodes: tuple[NodeId, ...]
     servers: tuple[NodeId, ...]

@@ -99,7 +99,7 @@ Groups = Everyone | Explicit | Subtrees | Zipf
 
 
 class Link(_Table, frozen=True):
-    """How packets travel from one node to a neighbour."""
+    """A link: how packets travel from one node to a neighbour."""
 
     latency_ms: Latency = 5.0
     fifo: bool = True
@@ -129,7 +129,7 @@ class Cpu(_Table, frozen=True):
 
 
 class NodeCapacity(_Table, frozen=True):
-    """What a node can do. Bandwidth is shared by all its links; 0 means no limit."""
+    """The capacity of a node. Bandwidth is shared by all its links; 0 means no limit."""
 
     bandwidth_mbps: float = 0.0
     ingress_mbps: float = 0.0
@@ -196,7 +196,7 @@ To = RandomTo | AnyTo | TpccTo | GroupsTo | ExplicitTo
 
 
 class _LoadKind(_Kind, frozen=True, kw_only=True):
-    """What every kind of load has."""
+    """The fields that every kind of load has."""
 
     publishers: list[str] | Literal["all", "clients"] = "all"
     """`clients`: the clients of the overlay, or everyone where it has none."""
@@ -306,7 +306,7 @@ class Slow(_Kind, frozen=True, tag="slow"):
 
 
 class Partition(_Kind, frozen=True, tag="partition"):
-    """What is sent from one side to the other is lost; `one_way`: only from the first side to the second."""
+    """A partition loses what is sent from one side to the other; `one_way`: only from the first side to the second."""
 
     sides: tuple[list[str], list[str]]
     at_ms: float

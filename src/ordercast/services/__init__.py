@@ -1,1 +1,1 @@
-"""What applications build on ordered messages: state that is kept by several nodes."""
+"""Replicated services: state that applications keep at several nodes, built on ordered messages."""

@@ -1,4 +1,4 @@
-"""What must hold at every pair of bank replicas, over what they did and where they ended.
+"""Checks every pair of bank replicas: what they did, and where they ended.
 
 Between two synchronisation points of an account the orders of deposits may differ, so balances are compared right after
 a `total` operation on the account, and at the end. All amounts are known from the operations themselves, so the sum of
@@ -28,7 +28,7 @@ class BankStep(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplicaHistory(msgspec.Struct):
-    """What one replica did, and where it ended."""
+    """The history of one replica: what it did, and where it ended."""
 
     replica: str
     steps: list[BankStep]

@@ -58,7 +58,7 @@ class Summary(msgspec.Struct):
 
 
 class BankTold(msgspec.Struct):
-    """What one that is led says meanwhile: `joined`, `connected` to or `disconnected` from a broker."""
+    """A supervised replica's news: `joined`, `connected` to or `disconnected` from a broker."""
 
     event: str
     detail: str = ""

@@ -25,7 +25,7 @@ _decode_pairs = msgspec.msgpack.Decoder(_Pairs).decode
 
 
 class ApplyContext(msgspec.Struct, frozen=True):
-    """What an operation may know besides its arguments. The same at every replica, but for `own`."""
+    """The context of an operation besides its arguments. The same at every replica, but for `own`."""
 
     topic: Topic
     publication: PublicationId

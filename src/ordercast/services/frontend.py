@@ -22,7 +22,7 @@ _open_transaction: ContextVar[Transaction | None] = ContextVar("ordercast_transa
 
 
 class AskedOperations(Protocol):
-    """What a front end needs of the replica beside it."""
+    """The replica's port for the front end beside it."""
 
     def ask(
         self, topic: Topic, calls: tuple[Call, ...], keys: tuple[str, ...], level: Guarantee

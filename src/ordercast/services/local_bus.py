@@ -31,7 +31,7 @@ class _TopicSession:
 
 
 class _TopicLog:
-    """What was published on a topic and is not stable, in the order of publication."""
+    """Publications on a topic that are not stable, in their order."""
 
     def __init__(self) -> None:
         self.entries: list[Publication] = []

@@ -52,7 +52,7 @@ class OperationRefused(Exception):  # noqa: N818 - a decision of the operation, 
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """What was declared about one operation."""
+    """The declaration of one operation."""
 
     name: str
     level: Guarantee
@@ -87,7 +87,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Service(msgspec.Struct, frozen=True):
-    """What was declared about a service."""
+    """The declaration of a service."""
 
     name: str
     topic: TopicChoice

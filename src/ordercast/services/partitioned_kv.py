@@ -43,7 +43,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class KvPart(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """What one partition read for an operation of the receiver."""
+    """One partition's reads for an operation of the receiver."""
 
     number: int
     partition: int

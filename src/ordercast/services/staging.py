@@ -13,7 +13,7 @@ _REMEMBERED = 100_000
 
 
 class Cells(Protocol):
-    """What an operation may do with the data of its service."""
+    """The data of a service, as an operation may use it."""
 
     def get(self, key: str) -> bytes | None: ...
 

@@ -32,7 +32,7 @@ class Elsewhere(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class UnitOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """What a unit came to at one replica: a value per call, or the reason why nothing of it happened."""
+    """The outcome of a unit at one replica: a value per call, or the reason why nothing of it happened."""
 
     values: tuple[Any, ...] = ()
     refused: str | None = None

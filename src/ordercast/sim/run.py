@@ -43,7 +43,7 @@ W = TypeVar("W", bound=Timed)
 
 
 class Simulation(msgspec.Struct, frozen=True):
-    """What a simulation did, apart from its trace."""
+    """The outcome of a simulation, apart from its trace."""
 
     path: Path | None
     manifest: Manifest
@@ -73,7 +73,7 @@ def simulate(
 
 
 class WorldKind(NamedTuple, Generic[W]):
-    """What is special about a kind of world: nodes with links, or brokers and clients with connections."""
+    """A kind of world: nodes with links, or brokers and clients with connections."""
 
     build: Callable[[Scenario, ProtocolInfo, int, Recorder | None], W]
     live: Callable[[W], tuple[int, bool]]

@@ -52,7 +52,7 @@ def start_workload(world: WorkloadView) -> Callable[[], None]:
 
 
 class _Load:
-    """What the kinds of load have in common: choosing topic, guarantee, keys and destinations."""
+    """The common part of all kinds of load: choosing topic, guarantee, keys and destinations."""
 
     def __init__(self, world: WorkloadView, load: DrawnLoad, where: str) -> None:
         self.world = world

@@ -1,4 +1,4 @@
-"""What a query sees of a kept topic: one row for each message, with the names that users of Kafka know."""
+"""Columns of a kept topic in a query: one row for each message, with the names that users of Kafka know."""
 
 from __future__ import annotations
 

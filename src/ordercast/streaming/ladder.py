@@ -1,4 +1,4 @@
-"""Where the next micro-batch may end: at a position that is closed, within a limit if that is possible.
+"""Chooses where the next micro-batch ends: at a closed position, within a limit if that is possible.
 
 In one topic every beginning of a copy's order is closed, so that a limit is kept to the message. Nothing says where a
 backlog of several topics could be cut: only the positions that were asked for while the query ran are known to be

@@ -33,7 +33,7 @@ _FILTERS = "it takes filters: '*' is one segment, '>' at the end all that follow
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """Where the brokers are, and who asks."""
+    """The addresses of the brokers, and the identity that asks."""
 
     brokers: tuple[str, ...]
     user: str = ""
@@ -44,7 +44,7 @@ class Connection(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """What to read."""
+    """The options of a query that reads."""
 
     connection: Connection
     topics: tuple[str, ...]
@@ -63,7 +63,7 @@ class ReadOptions(msgspec.Struct, frozen=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """Where to publish, and how."""
+    """The options of a query that publishes."""
 
     connection: Connection
     topic: str

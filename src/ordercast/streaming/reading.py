@@ -1,4 +1,4 @@
-"""What a query asks the brokers for: where topics begin and end, where a micro-batch may end, and what lies between.
+"""A query's questions to the brokers: where topics begin and end, where a micro-batch may end, and what lies between.
 
 Reading is stateless: a reader is known by positions, is no member of any topic, and nobody waits for it.
 """
@@ -18,7 +18,7 @@ from ordercast.streaming.options import EARLIEST, LATEST, ReadOptions
 
 
 class TopicRange:
-    """What lies between two cuts of one topic; a start of None is the earliest that is kept."""
+    """The range between two cuts of one topic; a start of None is the earliest that is kept."""
 
     def __init__(self, topic: str, start: Vector | None, end: Vector) -> None:
         self.topic = topic

@@ -29,7 +29,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class RowsPublished(WriterCommitMessage):
-    """What a task has published, all of it safe."""
+    """The publications of one task, all of them safe."""
 
     def __init__(self, count: int) -> None:
         self.count = count

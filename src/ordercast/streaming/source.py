@@ -28,7 +28,7 @@ from ordercast.streaming.sink import BatchSink, StreamSink
 
 
 class KeptTopicsSource(DataSource):
-    """What Spark makes of `format("ordercast")`. Options are checked here, where Spark says what is wrong with them."""
+    """The source behind `format("ordercast")`. Options are checked here, where Spark says what is wrong with them."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -56,7 +56,7 @@ class KeptTopicsSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that one task reads."""
 
     def __init__(self, wanted: reading.TopicRange) -> None:
         super().__init__(None)

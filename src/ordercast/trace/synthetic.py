@@ -27,7 +27,7 @@ _WINDOW_NS = 1_000_000
 
 @dataclass(frozen=True)
 class TraceShape:
-    """What trace to make."""
+    """The shape of the trace to make."""
 
     nodes: int
     publishers: int
@@ -80,7 +80,7 @@ def _expect_possible(shape: TraceShape) -> None:
 
 
 class _Plan:
-    """Who publishes what, and where each node goes wrong."""
+    """The plan of a trace: who publishes what, and where each node goes wrong."""
 
     def __init__(self, shape: TraceShape) -> None:
         self.shape = shape

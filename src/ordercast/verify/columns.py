@@ -30,7 +30,7 @@ class StateDigest(msgspec.Struct, frozen=True):
 
 
 class RunFacts(msgspec.Struct, kw_only=True):
-    """What is known of the run besides its arrays."""
+    """Facts about the run besides its arrays."""
 
     run: str
     path: str
@@ -61,7 +61,7 @@ class RunFacts(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the numbers stand for. Messages that were delivered and never published follow the published ones."""
+    """The names behind the numbers. Messages that were delivered and never published follow the published ones."""
 
     messages: pa.Array[Any]
     nodes: pa.Array[Any]

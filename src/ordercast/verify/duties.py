@@ -1,4 +1,4 @@
-"""What each message is held to: its guarantee, its keys, and for whom it is."""
+"""Duties of each message: its guarantee, its keys, and for whom it is."""
 
 from __future__ import annotations
 

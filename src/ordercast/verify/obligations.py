@@ -1,4 +1,4 @@
-"""Who owes what, may and must not deliver: subscriptions as intervals of a receiver's own history.
+"""Obligations of receivers: what each owes, may and must not deliver, by subscriptions as intervals of its own history.
 
 A subscription binds a message if it was confirmed before the publication and not given up before it. "Before" is dated
 by the clock where all nodes share one; otherwise it is happened-before: the publisher's past contains something that

@@ -70,7 +70,7 @@ class _SeenPublication(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct):
-    """What has come of one publisher in a stay: everything from `first` to `highest` but for `missing`."""
+    """The arrivals of one publisher in a stay: everything from `first` to `highest` but for `missing`."""
 
     first: int
     highest: int
@@ -136,7 +136,7 @@ class _TotalLane:
 
 
 class OrderWatch:
-    """What all nodes have delivered so far, as far as order needs it."""
+    """The deliveries of all nodes so far, as far as order needs them."""
 
     def __init__(
         self, *, messages: int = 200_000, missing: int = 1000, lanes: int = 10_000, places: int = 1000,

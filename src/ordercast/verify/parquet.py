@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What to read of one file."""
+    """The columns and rows to read of one file."""
 
     path: str
     columns: tuple[str, ...] | None = None

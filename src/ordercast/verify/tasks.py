@@ -45,7 +45,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Partial(msgspec.Struct):
-    """What one task found. Findings are tuples that begin with message and receiver."""
+    """The findings of one task: tuples that begin with message and receiver."""
 
     check: str
     deliveries: int

@@ -1,4 +1,4 @@
-"""What the judge says: per run and check a verdict, what it looked at, and the shortest story of what went wrong."""
+"""Verdicts of the judge: per run and check the outcome, what was looked at, and the shortest story of a violation."""
 
 from __future__ import annotations
 

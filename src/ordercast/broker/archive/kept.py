@@ -1,4 +1,4 @@
-"""What this broker keeps: the rules it knows, its archives, and the entries that go into them when they are stable."""
+"""The kept topics of one broker: its rules, its archives, and the entries that enter them once they are stable."""
 
 from __future__ import annotations
 

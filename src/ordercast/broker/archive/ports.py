@@ -45,7 +45,7 @@ class SegmentInfo(msgspec.Struct, array_like=True):
 
 
 class ArchiveManifest(msgspec.Struct, array_like=True):
-    """What there is of a topic: it begins at the cut `floor`, and its segments follow one another."""
+    """The segments that an archive has of a topic: they begin at the cut `floor`, and follow one another."""
 
     floor: Vector = {}
     segments: list[SegmentInfo] = []

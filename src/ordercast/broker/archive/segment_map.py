@@ -1,4 +1,4 @@
-"""What a topic's manifest says without a look at any file: where cuts lie, what is missing, where a reader begins."""
+"""A map of a topic's segments, from its manifest alone: where cuts lie, what is missing, where a reader begins."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ HARD = 4
 
 
 class Departures(Protocol):
-    """Who ends sessions."""
+    """The part that ends sessions."""
 
     def depart(self, topic: Topic, member: Origin, epoch: int) -> None:
         """The membership (without a topic: the session) is to end."""

@@ -31,7 +31,7 @@ Found = dict[Topic, Vector]
 
 
 class Cuts(TopicsPart):
-    """Who has asked for a cut, and what this broker has noted for the round that is under way."""
+    """Requests for cuts, and this broker's notes for the round that is under way."""
 
     constant = (*TopicsPart.constant, "authority", "orphans", "kept", "begin_round")
 

@@ -1,4 +1,4 @@
-"""Where a publication is at this broker, and what it waits for: for people who ask."""
+"""Answers `ordercast explain`: where a publication is at this broker, and what it waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a topic's log holds at one broker: publications in order, until they are stable. No packets."""
+"""A topic's log at one broker: publications in order, until they are stable. No packets."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ordercast.pubsub.topic_packets import TopicClose, TopicClosed
 
 
 class KeptEntries(State):
-    """What a node had that was not stable, and what of it the parent is known to hold."""
+    """Entries of a node that were not stable, and which of them the parent is known to hold."""
 
     def __init__(self, entries: list[Publication], upstream: Received) -> None:
         self.entries = entries

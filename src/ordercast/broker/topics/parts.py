@@ -1,4 +1,4 @@
-"""What the topics half of a broker is made of, and which part knows which."""
+"""Builds the topics half of a broker from its parts, and says which part knows which."""
 
 from __future__ import annotations
 

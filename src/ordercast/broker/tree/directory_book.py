@@ -17,7 +17,7 @@ NEVER: Stamp = (0, 0)
 
 
 class DirectoryBook(State):
-    """What this broker knows of the directory. Books merge alike in any order."""
+    """This broker's knowledge of the directory. Books merge alike in any order."""
 
     def __init__(self, configured: dict[NodeId, str], saved: KnownDirectory) -> None:
         """`saved`: what a former life knew; the configuration counts as long as nothing was ever settled."""

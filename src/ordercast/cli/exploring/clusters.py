@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ClusterChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `--set` can say of `explore cluster`."""
+    """The settings that `--set` can change for `explore cluster`."""
 
     part: str = "order"
     """`order`: the optimistic layer; `tickets`: the managers of one entry."""

@@ -17,7 +17,7 @@ _OPTION = {"joins": "join", "toggles": "toggle"}
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for, option by option; `explore` describes them."""
+    """The options that the user gave; `explore` describes them."""
 
     protocol: str | None
     nodes: int | None

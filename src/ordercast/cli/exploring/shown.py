@@ -1,4 +1,4 @@
-"""What `ordercast explore` prints: a table of sizes, a counterexample step by step, a schedule performed again."""
+"""Prints what `ordercast explore` found: sizes, a counterexample step by step, a schedule performed again."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What `ordercast new-protocol` writes: a protocol that works, and a scenario to try it in."""
+"""Templates that `ordercast new-protocol` copies: a protocol that works, and a scenario to try it in."""

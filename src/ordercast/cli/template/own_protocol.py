@@ -15,7 +15,7 @@ from ordercast.core.registry import NoOptions, ProtocolInfo
 
 
 class OwnPacket(Packet, frozen=True, tag=1):
-    """What travels between nodes. Frozen, and every field hashable: numbers, strings, tuples, frozen structs."""
+    """The packet between nodes. Frozen, and every field hashable: numbers, strings, tuples, frozen structs."""
 
     carries: ClassVar[str | None] = "message"
 

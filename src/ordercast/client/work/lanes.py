@@ -46,7 +46,7 @@ class KeyLane(State):
 
 
 class Desk(State):
-    """What one member has been sent and has not done, in the order of sending."""
+    """The work that one member has been sent and has not done, in the order of sending."""
 
     def __init__(self, window: int) -> None:
         self.window = window

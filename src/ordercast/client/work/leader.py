@@ -18,7 +18,7 @@ from ordercast.pubsub.received import Received
 
 
 class WorkSettings(msgspec.Struct, frozen=True):
-    """How a group works; the same for all its members."""
+    """Settings of a group's work; the same for all its members."""
 
     window: int = 256
     """Units that a member is sent ahead of what it has done."""
@@ -38,7 +38,7 @@ class WorkSettings(msgspec.Struct, frozen=True):
 
 
 class KnownMember(State):
-    """What the leader knows of one member."""
+    """The leader's knowledge of one member."""
 
     def __init__(self, heard_ns: int, *, reported: bool) -> None:
         self.heard_ns = heard_ns

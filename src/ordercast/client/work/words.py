@@ -1,4 +1,4 @@
-"""What the leader of a group and its members say to each other, and what the leader writes down.
+"""Words of shared work: messages between the leader of a group and its members, and the records the leader keeps.
 
 member                                     leader (one session of the group's own client name)
 │ ── Report(fresh) ──────────────────────▶ │   on the topic of reports: I am here, and hold nothing
@@ -76,7 +76,7 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupProgress(msgspec.Struct, frozen=True, array_like=True):
-    """What a group has done and who may hold work, as its leader writes it down."""
+    """A group's progress, as its leader writes it down: what is done, and who may hold work."""
 
     epoch: int
     done: Summary

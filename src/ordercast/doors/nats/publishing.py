@@ -1,4 +1,4 @@
-"""What a PUB or HPUB asks for: topic, guarantee, keys, headers, and where to answer."""
+"""Turns a PUB or HPUB into a publication: topic, guarantee, keys, headers, and where to answer."""
 
 from __future__ import annotations
 

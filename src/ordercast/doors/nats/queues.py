@@ -29,7 +29,7 @@ def drawn(message: str, candidates: Iterable[str]) -> str:
 
 
 class QueueGroups:
-    """Who gets which message, as one door sees it. What was drawn is remembered: all its members ask."""
+    """The queue groups of one door: draws who gets a message, and remembers the draw, as all members ask."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

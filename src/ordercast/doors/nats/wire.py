@@ -23,7 +23,7 @@ _END_OF_HEADERS = b"\r\n\r\n"
 
 
 class Connect(msgspec.Struct, frozen=True):
-    """What a client says about itself. Fields of other clients and later versions are not looked at."""
+    """A client's CONNECT, about itself. Fields of other clients and later versions are not looked at."""
 
     verbose: bool = False
     pedantic: bool = False
@@ -80,7 +80,7 @@ _connects = msgspec.json.Decoder(Connect)
 
 
 class NatsError(PeerError):
-    """What a NATS client did wrong, with the words in which servers of NATS say so."""
+    """An error of a NATS client, in the words in which servers of NATS say so."""
 
     def __init__(self, says: str, detail: str) -> None:
         super().__init__("NATS client", detail)

@@ -1,4 +1,4 @@
-"""What went wrong with a request, as the status that HTTP has for it."""
+"""Turns errors of requests into the statuses that HTTP has for them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def form_of(entry: Publication) -> dict[str, Any]:
 
 
 class PageOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a page says on a WebSocket."""
+    """An order that a page sends on its WebSocket."""
 
     op: str
     ref: int | str | None = None

@@ -1,4 +1,4 @@
-"""What the live page shows: snapshots of one broker, twice a second, with what has passed since the last one."""
+"""Feeds the live page: snapshots of one broker, twice a second, with what has passed since the last one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def accept_key(key: str) -> str:
 
 
 class WebSocketError(PeerError):
-    """What a page did wrong, with the code that its end of the connection is told."""
+    """A page's breach of the protocol, with the code that its end of the connection is told."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__("page", reason)

@@ -1,4 +1,4 @@
-"""What the results say about the article: its claims Q1 to Q11, each with the numbers that decide it.
+"""Decides the article's claims Q1 to Q11 from the results, each with the numbers that decide it.
 
 Its DCC is the daisy chain under the rule `strict` with whole clocks, its DCC/RV the same with reduced clocks.
 """

@@ -1,4 +1,4 @@
-"""What a run of closed-loop clients measured, from its trace alone: latency, throughput, packets, bytes and visits.
+"""Measures a run of closed-loop clients from its trace alone: latency, throughput, packets, bytes and visits.
 
 A client that waits for nothing but its answer publishes again at the very instant the answer arrives, so the trace
 need not record answers: the time between two publications of a client is the latency of the first, and every

@@ -1,4 +1,4 @@
-"""How one configuration of the atomic multicast studies is run and measured: sixteen servers, closed-loop clients.
+"""Runs one configuration of the atomic multicast studies and measures it: sixteen servers, closed-loop clients.
 
 Costs of a server, in microseconds, for each input: 8, plus 0.01 a byte received; 2 a delivery; 8 plus 0.01 a byte for
 each packet sent, answers included. Bytes are those of the real encoding, counters of variable length included.

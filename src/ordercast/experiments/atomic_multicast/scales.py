@@ -39,7 +39,7 @@ FEW_SERVERS = 4
 
 
 class AtomicEffort(msgspec.Struct, frozen=True):
-    """How much a scale measures."""
+    """The amount of measuring at one scale."""
 
     messages: Mapping[int, int]
     """Number of clients to number of messages; its keys are the points of a curve."""

@@ -1,4 +1,4 @@
-"""What causal cluster consistency costs and keeps: size, load, faults, buffers, entries, and real datagrams."""
+"""Studies of causal cluster consistency: what size, load, faults, buffers, entries and real datagrams cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What theory says of recovery: how likely a buffer still has an update, and how likely one of k members answers."""
+"""Theory of recovery: how likely a buffer still has an update, and how likely one of k members answers."""
 
 from __future__ import annotations
 

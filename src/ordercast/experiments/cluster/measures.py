@@ -1,4 +1,4 @@
-"""What a run of a group says, as one row."""
+"""Measures one run of a group as one row of the results."""
 
 from __future__ import annotations
 

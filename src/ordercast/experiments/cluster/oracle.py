@@ -1,4 +1,4 @@
-"""What really happened before what, and who delivered it how: kept by an observer who sees everything.
+"""An observer who sees every process: what happened before what, and who delivered it how.
 
 It knows nothing of vectors or entries: an update's past is what its maker had delivered or made before it.
 """

@@ -20,7 +20,7 @@ _HEADER = "X-Ordercast-Demo"
 
 
 class LiveOrder(NamedTuple):
-    """What somebody pressed."""
+    """An order by a button of the live page."""
 
     deed: Literal["kill", "restart"]
     broker: str

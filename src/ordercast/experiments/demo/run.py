@@ -32,7 +32,7 @@ _TOLD = ("total_degree", "order_scope", "partitions", "lease_ms", "safe_copies",
 
 
 class Ended(msgspec.Struct):
-    """What is left of a run."""
+    """The end of a run: what is left to be judged and drawn."""
 
     run: Path
     """The trace, for the judge."""

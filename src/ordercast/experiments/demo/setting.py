@@ -1,4 +1,4 @@
-"""What the demo runs: the source's overlay, latencies and load, and a play of crashes.
+"""The setting of the demo: the source's overlay, latencies and load, and a schedule of crashes.
 
 Eight brokers on three continents, five bank replicas of two countries, 40 % eventual, 30 % causal and 30 % total
 operations. Every pair of processes has the latency of its regions, before and after a repair.

@@ -1,4 +1,4 @@
-"""What the results of each study say about the source, each claim with the numbers that decide it."""
+"""Decides the source's claims from the results of each study, each with the numbers that decide it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runs say about the structural statements of the source, E1 to E14."""
+"""Decides the structural statements of the source, E1 to E14, from the runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run measured, from its trace: latency by guarantee, in the whole run and right after the crash."""
+"""Measures a run from its trace: latency by guarantee, in the whole run and right after the crash."""
 
 from __future__ import annotations
 

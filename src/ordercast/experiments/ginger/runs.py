@@ -1,4 +1,4 @@
-"""How one configuration is simulated, watched, measured and judged; the bank's replicas apply what was delivered."""
+"""Simulates, watches, measures and judges one configuration; the bank's replicas apply what was delivered."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _Channel = tuple[str, str, str]
 
 
 class Exchange(msgspec.Struct):
-    """What one end of a new channel sent because the other end said that it had missed it."""
+    """Messages that one end of a new channel sent because the other end said that it had missed them."""
 
     sender: str
     receiver: str

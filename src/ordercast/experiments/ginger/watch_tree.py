@@ -1,4 +1,4 @@
-"""What happens to the tree in a run, seen from outside: requests, elections, repairs, views and free connections."""
+"""Watches the tree of a run from outside: requests, elections, repairs, views and free connections."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every study is made of: configurations, the engine that sweeps them, results and claims."""
+"""The kit that every study is made of: configurations, the engine that sweeps them, results and claims."""

@@ -1,4 +1,4 @@
-"""What the judge says of a run, as columns of the results, and what several verdicts say together."""
+"""Verdicts of runs as columns of the results, and several verdicts summed up as one."""
 
 from __future__ import annotations
 

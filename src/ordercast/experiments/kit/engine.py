@@ -46,7 +46,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class StudyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a study found, and where it is."""
+    """The result of a study, and where it lies."""
 
     study: Study
     scale: str

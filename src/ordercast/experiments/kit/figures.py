@@ -1,4 +1,4 @@
-"""How the figures of all studies look: panels, curves, bars and legends. The same results give the same bytes."""
+"""One look for the figures of all studies: panels, curves, bars and legends. The same results give the same bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Results = TypeVar("Results")
 
 
 class Look(msgspec.Struct, frozen=True):
-    """How a curve is drawn: colours that the colour-blind tell apart, shapes and dashes for print without colour.
+    """The look of a curve: colours that the colour-blind tell apart, shapes and dashes for print without colour.
 
     A hollow marker is larger than a filled one: where two curves coincide, the one below still shows.
     """

@@ -1,4 +1,4 @@
-"""What a sweep leaves on disk: one file per finished configuration, so that an interrupted sweep goes on from there."""
+"""Files of a sweep on disk: one per finished configuration, so that an interrupted sweep goes on from there."""
 
 from __future__ import annotations
 

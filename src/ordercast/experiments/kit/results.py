@@ -1,4 +1,4 @@
-"""What claims are judged by and figures draw: means over the seeds, curves along a parameter, and comparisons."""
+"""Results of a sweep, for claims and figures: means over the seeds, curves along a parameter, and comparisons."""
 
 from __future__ import annotations
 

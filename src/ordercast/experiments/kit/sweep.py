@@ -43,7 +43,7 @@ _CANCEL_AGAIN_S = 0.2
 
 
 class SweepOutcome(msgspec.Struct, frozen=True):
-    """What became of the configuration at `position` of the sweep: a result, or an error in one line."""
+    """The outcome of the configuration at `position` of the sweep: a result, or an error in one line."""
 
     position: int
     result: Row | None = None

@@ -1,4 +1,4 @@
-"""What a run cost, from its trace: header bytes on the wire, hold-back and latency. In one process, without Spark."""
+"""Costs of a run, from its trace: header bytes on the wire, hold-back and latency. In one process, without Spark."""
 
 from __future__ import annotations
 

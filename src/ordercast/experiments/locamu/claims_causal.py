@@ -1,4 +1,4 @@
-"""What the results say about figures 5.2 and 5.3: causal protocols compared, with one and many groups (K7 to K11)."""
+"""Decides the claims of figures 5.2 and 5.3: causal protocols compared, with one and many groups (K7 to K11)."""
 
 from __future__ import annotations
 

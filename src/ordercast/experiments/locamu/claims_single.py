@@ -1,4 +1,4 @@
-"""What the results say about figure 5.1: LoCaMu pipelines, Delta-Neighbourhood waits (K1 to K6, K12)."""
+"""Decides the claims of figure 5.1: LoCaMu pipelines, Delta-Neighbourhood waits (K1 to K6, K12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a warm-up, then a window in which deliveries and bytes are counted.
+"""Measures a run while it goes on: a warm-up, then a window in which deliveries and bytes are counted.
 
 Everything is counted in memory and compared between the ends of the window, so that no trace of packets is needed.
 """

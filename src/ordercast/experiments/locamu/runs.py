@@ -1,4 +1,4 @@
-"""How one configuration of the studies is run: a tree, publishers that send as fast as they can or may, one window.
+"""Runs one configuration of the studies: a tree, publishers that send as fast as they can or may, one window.
 
 A node has one server for both directions (`charge` "both"): a copy takes its bytes over the bandwidth at the sender,
 then the latency of the link, then its bytes over the bandwidth at the receiver, each behind what came before.

@@ -57,7 +57,7 @@ _ENOUGH_WINDOW = 16
 
 
 class LocamuEffort(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a scale measures."""
+    """The amount of measuring at one scale."""
 
     sizes: Sequence[int]
     wire_sizes: Sequence[int]

@@ -1,4 +1,4 @@
-"""How the protocols of these studies look in every figure."""
+"""Colours and marks of the protocols, the same in every figure of these studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What thousands of nodes say about locality: headers, memory and time against the size of the system."""
+"""Decides the claims about locality with thousands of nodes: headers, memory and time against their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What crashes everywhere say: order, completeness, how long children wait, and what repair costs."""
+"""Decides the claims about crashes everywhere: order, completeness, how long children wait, and what repair costs."""
 
 from __future__ import annotations
 

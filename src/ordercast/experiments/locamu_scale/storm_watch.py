@@ -1,4 +1,4 @@
-"""What a run with crashes is watched for: bytes by what they are for, buffers, queues, deliveries, stores."""
+"""Watches a run with crashes: bytes by purpose, buffers, queues, deliveries, stores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPAIRS = (RESEND, PROXY, ALIAS)
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """How long a child of a crashed node delivered nothing from beyond it."""
+    """The time in which a child of a crashed node delivered nothing from beyond it."""
 
     child: int
     start_ms: float

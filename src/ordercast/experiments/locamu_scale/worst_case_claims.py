@@ -1,4 +1,4 @@
-"""What figure 5.4 says: claims K13 and K14, the total of the Zipf groups, the caption, and the runs."""
+"""Decides the claims of figure 5.4: K13 and K14, the total of the Zipf groups, the caption, and the runs."""
 
 from __future__ import annotations
 

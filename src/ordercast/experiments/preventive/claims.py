@@ -1,4 +1,4 @@
-"""What the claims of all studies share."""
+"""Helpers that the claims of all preventive studies share."""
 
 from __future__ import annotations
 

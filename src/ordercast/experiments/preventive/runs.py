@@ -1,4 +1,4 @@
-"""How one configuration is run, watched and judged."""
+"""Runs, watches and judges one configuration."""
 
 from __future__ import annotations
 

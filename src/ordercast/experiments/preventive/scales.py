@@ -1,4 +1,4 @@
-"""What each study varies, at which scale."""
+"""Parameters that each study varies, by scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What causal order by vector clocks costs: header bytes and hold-back, against the size of the system."""
+"""The study of what causal order by vector clocks costs: header bytes and hold-back, against the size of the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the results say: each claim with the numbers that decide it."""
+"""Decides the claims of the study, each with the numbers that decide it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ Input = ProcessStart | Opened | Arrived | Closed | Rings | Subscribes | Publishe
 
 
 class ProcessReaction(NamedTuple):
-    """What a process made of an input."""
+    """A process's reaction to an input: its next state and effects."""
 
     after: int
     effects: tuple[Effect, ...] = ()

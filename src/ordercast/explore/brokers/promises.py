@@ -1,4 +1,4 @@
-"""What clients of a tree are promised, from the definitions: once each, in order, and everything at rest.
+"""Promises to clients of a tree, checked from their definitions: once each, in order, and everything at rest.
 
 A history is what one client has delivered (the number of a message) and published (its complement), in order. No code
 is shared with brokers, clients or the judge of traces.

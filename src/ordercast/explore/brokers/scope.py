@@ -1,4 +1,4 @@
-"""What is explored of brokers: a small tree, its clients, what they publish and what may go wrong."""
+"""The scope of an exploration of brokers: a small tree, its clients, what they publish and what may go wrong."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class BrokenScopeError(Exception):
 
 
 class Explored(msgspec.Struct, frozen=True):
-    """What came of it. `story`: the steps to the violation, the shortest there is."""
+    """The outcome of a search. `story`: the steps to the violation, the shortest there is."""
 
     states: int
     transitions: int

@@ -27,7 +27,7 @@ NEVER_CALM = 1 << 30
 
 
 class Move(NamedTuple):
-    """What a component does next."""
+    """A component's next move."""
 
     after: int
     pushes: tuple[tuple[int, int], ...]

@@ -23,7 +23,7 @@ Parcel = tuple[int, tuple[int, ...]]
 
 
 class Reaction(NamedTuple):
-    """What a machine made of an input."""
+    """A machine's reaction to an input: its next state and effects."""
 
     after: int
     told: History

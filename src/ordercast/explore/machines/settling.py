@@ -23,7 +23,7 @@ _MOST_STEPS = 20_000
 
 
 class Script:
-    """What a configuration says, in the form that an end needs."""
+    """A configuration's publications, in the form that an end needs."""
 
     def __init__(self, setting: Setting, configuration: Configuration) -> None:
         messages = setting.messages(configuration)

@@ -1,4 +1,4 @@
-"""What processes of an overlay are promised, from the definitions: once each, in causal order, everything at rest.
+"""Promises to processes of an overlay, checked from their definitions: once each, in causal order, everything at rest.
 
 A history is what one process has delivered (the number of a message), published (its complement) and when it joined. A
 joiner inherits what is unknown here: it must deliver from some message of each origin on, everything, in order.

@@ -1,4 +1,4 @@
-"""What is explored of an overlay that changes: who is there, who joins, who publishes and what may go wrong."""
+"""The scope of an exploration of a changing overlay: who is there, joins and publishes, and what may go wrong."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What must hold in every state and at rest, from the definitions."""
+"""Promises that must hold in every state and at rest, checked from their definitions."""

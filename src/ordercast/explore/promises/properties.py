@@ -1,4 +1,4 @@
-"""What must hold in every state, written down as the definitions say, for histories of a handful of messages.
+"""Properties of every state, written as the definitions say, for histories of a handful of messages.
 
 Shares no code with the judge of traces or with the protocols, so that one of them can be wrong without the others.
 A history is what one node did, in order: `i` for the delivery of message i, `~i` for its publication.

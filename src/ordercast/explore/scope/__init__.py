@@ -1,1 +1,1 @@
-"""What is explored: configurations, publications to groups, and what may go wrong."""
+"""The scope of an exploration: configurations, publications to groups, and what may go wrong."""

@@ -18,7 +18,7 @@ _MOST_KINDS = 100_000
 
 
 class Configuration:
-    """What is sent: message i goes to `destinations[i]`; nodes are numbered from 0."""
+    """Publications to explore: message i goes to `destinations[i]`; nodes are numbered from 0."""
 
     def __init__(
         self,

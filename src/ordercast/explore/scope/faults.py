@@ -1,4 +1,4 @@
-"""What can go wrong besides the order of steps: suspicions, right or wrong, and packets that never arrive."""
+"""Faults besides the order of steps: suspicions, right or wrong, and packets that never arrive."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Toggle(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """How much may go wrong in a run."""
+    """A limit on how much may go wrong in a run."""
 
     losses: int = 0
     """So many packets may be lost."""

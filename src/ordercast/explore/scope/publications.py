@@ -1,4 +1,4 @@
-"""Who publishes to which group on which graph, as people write it on a command line or in a schedule."""
+"""Parses who publishes to which group on which graph, as people write it on a command line or in a schedule."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _UNSENT = -1
 
 
 class ClientsMoment(NamedTuple):
-    """What the clients have done and seen."""
+    """The clients' view at one moment: what they have done and seen."""
 
     clients: tuple[int, ...]
     """By message: the state of its client's machine."""

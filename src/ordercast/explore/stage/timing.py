@@ -59,7 +59,7 @@ def scenario_of(schedule: SteppedRun, info: ProtocolInfo) -> model.Scenario | No
 
 
 class _Moments:
-    """When things happen, while the schedule is performed once more."""
+    """The times at which things happen, while the schedule is performed once more."""
 
     def __init__(self, schedule: SteppedRun, info: ProtocolInfo) -> None:
         configuration = schedule.configuration()

@@ -50,7 +50,7 @@ class MessageHop(NamedTuple):
 
 
 class TrafficWatch:
-    """What passes a broker while somebody looks: the last hops, and how much went over which connection."""
+    """Watches a broker's traffic while somebody looks: the last hops, and how much went over which connection."""
 
     def __init__(self) -> None:
         self.hops: deque[MessageHop] = deque(maxlen=_HOPS)

@@ -32,7 +32,7 @@ _LOG_TAIL_BYTES = 4096
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """What a broker writes down when it has started."""
+    """A started broker's note about itself: its process and addresses."""
 
     pid: int
     address: str

@@ -1,4 +1,4 @@
-"""How long publications took from their publisher to the last hop: what a broker has handed to its own clients.
+"""Times from publisher to last hop, for the publications that a broker has handed to its own clients.
 
 One publication of every packet is looked at, so that a broker under load does not spend its time on clocks. Times are
 those of the publisher's and this machine's wall clocks: across machines they are as good as the clocks agree.

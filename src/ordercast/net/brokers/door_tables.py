@@ -1,4 +1,4 @@
-"""What a cluster file says about doors for those who do not speak the brokers' own protocol."""
+"""Tables of a cluster file about doors, for clients that do not speak the brokers' own protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ordercast.pubsub.filters import check_filter, matches
 
 
 class DefaultTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How publications on some topics are published that come through a door and say nothing themselves."""
+    """Defaults for publications on some topics that come through a door and say nothing themselves."""
 
     filter: str
     guarantee: Literal["eventual", "fifo", "causal", "total"] = "causal"

@@ -73,7 +73,7 @@ class _Salvaged(_Record, frozen=True, array_like=True, tag=7):
 
 
 class _RosterNews(_Record, frozen=True, array_like=True, tag=8):
-    """What has changed since the last record about members."""
+    """Changes since the last record about members."""
 
     roster: dict[Topic, tuple[Origin, ...]]
     gone: tuple[Topic, ...]

@@ -92,7 +92,7 @@ DoorMaker = Callable[["BrokerProcess"], list[ForeignDoor]]
 
 
 class Books:
-    """What a broker writes in a turn: its archive first, then the ledger, which may forget what the archive has."""
+    """The durable writers of a broker's turn: first the archive, then the ledger, which may forget what that has."""
 
     def __init__(self, archive: ArchiveFiles, ledger: DiskBrokerLedger) -> None:
         self._archive = archive

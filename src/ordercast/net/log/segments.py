@@ -63,7 +63,7 @@ class SegmentRecord(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct):
-    """What could be read from a segment: its records, and its damage."""
+    """A segment as far as it could be read: its records, and its damage."""
 
     marker: int = 0
     kind: str = ""

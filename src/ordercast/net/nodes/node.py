@@ -43,7 +43,7 @@ Delivered = Callable[["NodeHost", Message], None]
 
 
 class NodePlace(msgspec.Struct, frozen=True):
-    """Where a node stands among processes, beside its place on the overlay."""
+    """A node's place among processes, beside its place on the overlay."""
 
     cluster: str
     token: bytes

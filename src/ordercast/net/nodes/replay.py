@@ -44,7 +44,7 @@ the inputs, and a journal has as many of them as the log tells of, or less."""
 
 
 class ToldEvents(msgspec.Struct, frozen=True):
-    """How much of a node's history its journal and application had seen before its process died."""
+    """The part of a node's history that its journal and application had seen before its process died."""
 
     events: int = 0
     """Publications, deliveries and notes in its journals."""

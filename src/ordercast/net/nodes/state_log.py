@@ -99,7 +99,7 @@ Input = (
 
 
 class Whose(msgspec.Struct, frozen=True):
-    """Whose log it is: with another node, protocol or overlay its inputs would mean something else."""
+    """The owner of a log: with another node, protocol or overlay its inputs would mean something else."""
 
     node: NodeId
     incarnation: int

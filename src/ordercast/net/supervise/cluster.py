@@ -44,7 +44,7 @@ Route = Callable[[NodeId, NodeId, Address], Awaitable[Address]]
 
 
 class ClusterOutcome(msgspec.Struct, frozen=True):
-    """What a run over TCP did, apart from its trace."""
+    """The outcome of a run over TCP, apart from its trace."""
 
     path: Path
     manifest: Manifest

@@ -1,4 +1,4 @@
-"""What a run and its processes say to each other, one line of JSON at a time."""
+"""Orders and answers between a supervised run and its processes, one line of JSON at a time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WorkerOrder(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """How far a node is from being at rest."""
+    """A node's distance from being at rest."""
 
     steps: int
     met: int

@@ -25,7 +25,7 @@ from ordercast.trace.journal import Journal
 
 
 class OverlayLayout:
-    """Who will ever be there, and whom each knows first."""
+    """The nodes that will ever be there, and whom each knows first."""
 
     def __init__(self, scenario: Scenario, info: ProtocolInfo, seed: int) -> None:
         self.options: Any = info.parse_options(scenario.options)

@@ -45,7 +45,7 @@ _ORDER_BYTES = 1 << 24
 
 
 class ProcessLayout:
-    """Who is where: the graph that the protocol runs on, the groups, and the place of every node."""
+    """The layout of a run: the graph that the protocol runs on, the groups, and the place of every node."""
 
     def __init__(self, scenario: Scenario, info: ProtocolInfo, seed: int) -> None:
         base = build_graph(scenario.overlay, seed)

@@ -1,1 +1,1 @@
-"""What travels between two processes: frames, the handshake, one connection, credentials, limits."""
+"""The wire between two processes: frames, the handshake, one connection, credentials, limits."""

@@ -75,7 +75,7 @@ class WireOwner(Protocol):
 
 
 class ConnectionEnd:
-    """How a connection ended."""
+    """The way in which a connection ended."""
 
     __slots__ = ("gone", "reason", "why")
 

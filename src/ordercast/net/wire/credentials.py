@@ -1,4 +1,4 @@
-"""Who may connect as what: tokens of brokers, nodes and clients, users and their rights, certificates.
+"""Credentials: who may connect as what, by tokens of brokers, nodes and clients, users with rights, certificates.
 
 Brokers and nodes prove themselves with the peer token, clients with the client token or with the token of their user.
 The role is part of what is signed and chooses the token, so what a client knows never opens the connection of a broker.
@@ -91,7 +91,7 @@ def _load_ca(context: ssl.SSLContext, file: str) -> None:
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process knows. A client fills in `user` and `client_token` (its own), a broker the rest."""
+    """The secrets of one process. A client fills in `user` and `client_token` (its own), a broker the rest."""
 
     cluster: str = ""
     """Name of the cluster. A client may leave it open."""

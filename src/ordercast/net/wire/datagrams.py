@@ -49,7 +49,7 @@ _MOST_ADDRESSES = 65_536
 
 
 class DatagramHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the mac proves about a datagram besides its content."""
+    """The header of a datagram, which the mac proves together with the content."""
 
     cluster: str
     name: str
@@ -141,7 +141,7 @@ class DatagramSealer:
 
 
 class _Sender:
-    """What is known of one who casts."""
+    """The receiver's knowledge of one process that casts."""
 
     __slots__ = ("highest", "peer", "seen")
 

@@ -11,7 +11,7 @@ from ordercast.protocols.cluster.tickets.manager import EntryTicket
 
 
 class ClusterApplication(Protocol):
-    """What an application is told of its clusters beyond updates, and what it is asked for."""
+    """The application's port for its clusters, beyond updates: what it is told, and what it is asked for."""
 
     def joined(self, cluster: str) -> None:
         """The process knows where the cluster stands; what it delivers from now on is in order, if it keeps one."""

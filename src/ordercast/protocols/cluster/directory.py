@@ -1,4 +1,4 @@
-"""Who owns which entry, learned from updates: whom to ask for what is missing. docs/protocols/cluster.md, CLU-4.2."""
+"""A directory of entry owners, learned from updates: whom to ask for what is missing. CLU-4.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process that comes later learns where the cluster stands: from any member that keeps the order. CLU-5.1."""
+"""Lets a later process learn where the cluster stands, from any member that keeps the order. CLU-5.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members of a cluster, and the managers of its entries, tell each other. Every packet names its cluster."""
+"""Packets between members of a cluster, and to the managers of its entries. Every packet names its cluster."""
 
 from __future__ import annotations
 

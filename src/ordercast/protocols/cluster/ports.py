@@ -1,4 +1,4 @@
-"""What the parts of a member of a cluster share: its surroundings and its settings, none of which are its state."""
+"""Surroundings and settings that the parts of a cluster member share; none of them is its state."""
 
 from __future__ import annotations
 

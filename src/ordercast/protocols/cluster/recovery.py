@@ -1,4 +1,4 @@
-"""What a process keeps for others, and what it asks others for. docs/protocols/cluster.md, CLU-4."""
+"""Recovery of lost updates: keeps some for others, asks others for what is missing. docs/protocols/cluster.md CLU-4."""
 
 from __future__ import annotations
 

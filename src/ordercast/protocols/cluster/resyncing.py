@@ -1,4 +1,4 @@
-"""How a member that has missed too much catches up: it merges the state of a few others with its own. CLU-5.6."""
+"""Lets a member that missed too much catch up: it merges the state of a few others with its own. CLU-5.6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a recovery buffer must be, and how many members must be asked. docs/protocols/cluster.md, CLU-7.
+"""Sizes a recovery buffer, and the number of members to ask. docs/protocols/cluster.md, CLU-7.
 
 The theorem: a buffer of `slots` places takes every update once, first in, first out. An update that is put in is still
 there after `rounds` rounds exactly if fewer than `slots` others came meanwhile. Assumed: each of `creators` processes
@@ -16,7 +16,7 @@ from ordercast.core.errors import UsageError
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What goes through the buffer while an update must stay in it."""
+    """The load on a recovery buffer while an update must stay in it."""
 
     creators: int
     """Coordinators, not members."""

@@ -19,7 +19,7 @@ from ordercast.protocols.multicast.multicast import Ranks
 
 
 class PublishedChainOptions(ChainOptions, frozen=True, forbid_unknown_fields=True):
-    """How much of the article is taken literally."""
+    """Options that say how much of the article is taken literally."""
 
     reduced: bool = False
     corrections: tuple[Literal["C1", "C2", "C4"], ...] = ()

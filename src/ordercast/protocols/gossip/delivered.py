@@ -1,4 +1,4 @@
-"""What was delivered, in bounded memory: what is too old to be told from a duplicate counts as one. GSP-3.2."""
+"""Deliveries remembered in bounded memory: what is too old to be told from a duplicate counts as one. GSP-3.2."""
 
 from __future__ import annotations
 

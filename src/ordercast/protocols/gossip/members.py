@@ -1,4 +1,4 @@
-"""Whom a process knows of its group: a bounded view that others' words keep fresh. docs/protocols/gossip.md, GSP-4."""
+"""A bounded view of the group, kept fresh by what others say. docs/protocols/gossip.md, GSP-4."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOWHERE = 1 << 62
 
 
 class ViewLimits(msgspec.Struct, frozen=True):
-    """How many members a process knows, tells others of, and for how many rounds it believes in a silent one."""
+    """Limits of a view: how many members are known and told of, and how long a silent one is believed in."""
 
     view: int
     per_packet: int

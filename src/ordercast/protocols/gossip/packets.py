@@ -1,4 +1,4 @@
-"""What members of a gossip group cast to each other."""
+"""Packets that members of a gossip group cast to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is going round: bounded, with an age in rounds that travels with it. docs/protocols/gossip.md, GSP-2."""
+"""Rumours that go round: bounded, with an age in rounds that travels with them. docs/protocols/gossip.md, GSP-2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLDEST = 255
 
 
 class RumourLimits(msgspec.Struct, frozen=True):
-    """How long rumours go round and how much of them is kept and sent."""
+    """Limits of rumours: how long they go round, and how much of them is kept and sent."""
 
     rounds: int
     """A rumour older than so many rounds is passed on no more (ttl)."""

@@ -1,4 +1,4 @@
-"""When two states of a LoCaMu node are the same: in which order it first heard of streams makes no difference.
+"""Makes equal states of LoCaMu nodes equal, whatever the order in which a node first heard of streams.
 
 Only where every past travels whole. With sessions on its links (LCM-H3), the other ends know streams and shapes by
 names that this node gave them, and these are part of its state.

@@ -1,4 +1,4 @@
-"""Where a LoCaMu node stands: who is near, whom a message goes on to, and which hops are safe.
+"""A LoCaMu node's place on the tree: who is near, whom a message goes on to, and which hops are safe.
 
 Spec: docs/protocols/locamu.md (LCM-G1 to LCM-G6).
 """
@@ -25,7 +25,7 @@ Plan = tuple[tuple[int, ...], tuple[tuple[int, int, bool], ...]]
 
 
 class Neighbourhood(NodePart):
-    """What a node reads off the tree, and whom it suspects there."""
+    """A node's reading of the tree, and the neighbours it suspects."""
 
     constant: ClassVar[tuple[str, ...]] = (
         "routes", "me", "radii", "rules", "distance", "way", "linked", "column", "plans", "depths", "balls", "origins",

@@ -47,7 +47,7 @@ class Alias(Packet, frozen=True, tag=2):
 
 
 class Ack(Packet, frozen=True, tag=3):
-    """What its sender has processed, and what it lacks."""
+    """An acknowledgement: what its sender has processed, and what it lacks."""
 
     columns: Columns
     """Per forwarder: its rank, how far the stream from it to the sender is processed without gap, and what beyond."""

@@ -1,4 +1,4 @@
-"""What LoCaMu gives to nodes that lack a message, or a name of one: copies, proxy copies, and names alone.
+"""Resends to LoCaMu nodes that lack a message, or a name of one: copies, proxy copies, and names alone.
 
 Spec: docs/protocols/locamu.md (LCM-M5, LCM-R2 to LCM-R5).
 """

@@ -1,4 +1,4 @@
-"""How far LoCaMu looks, and which of the corrections to the published algorithm are in force.
+"""Rules of LoCaMu: how far it looks, and which of the corrections to the published algorithm are in force.
 
 Spec: docs/protocols/locamu.md ("Radii", "Corrections").
 """
@@ -31,7 +31,7 @@ def radii(f: int, profile: str) -> Radii:
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What distinguishes the corrected algorithm from the printed one; each rule bears the number of its correction."""
+    """Differences between the corrected algorithm and the printed one; each rule bears the number of its correction."""
 
     duplicates_first: bool = True
     """LCM-C6: a duplicate is recognised before it is held back, and raises nothing."""

@@ -18,7 +18,7 @@ from ordercast.protocols.shared.sizes import WORD
 
 
 class Tally(State):
-    """What the copies of a node would have cost by the source's count. The totals are of first copies."""
+    """The cost of a node's copies by the source's count. The totals are of first copies."""
 
     def __init__(self) -> None:
         self.copies = 0

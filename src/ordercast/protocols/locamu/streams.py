@@ -1,4 +1,4 @@
-"""What a LoCaMu node knows of streams: their numbers in its past, and all it derives from whom a vector numbers.
+"""Streams that a LoCaMu node knows: their numbers in its past, and all it derives from whom a vector numbers.
 
 Spec: docs/protocols/locamu.md (LCM-H1, LCM-H2). Streams get small indices in the order in which a node first hears of
 them, so that a past is a list of numbers and a snapshot of it a tuple.

@@ -1,4 +1,4 @@
-"""What linked nodes have acknowledged to a LoCaMu node, and which of its stored messages wait for more.
+"""Acknowledgements of linked LoCaMu nodes, and the stored messages that wait for more of them.
 
 Spec: docs/protocols/locamu.md (LCM-S4).
 """

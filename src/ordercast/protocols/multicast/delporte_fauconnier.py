@@ -42,7 +42,7 @@ class End(Packet, frozen=True, tag=4):
 
 
 class DelporteFauconnierOptions(CheckedOptions, frozen=True, forbid_unknown_fields=True):
-    """When a destination below the highest delivers."""
+    """Options that say when a destination below the highest delivers."""
 
     delivery: Literal["handle", "end"] = "handle"
     """As soon as it handles the message, or when it learns of the end."""

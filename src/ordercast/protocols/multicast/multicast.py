@@ -1,4 +1,4 @@
-"""What the atomic multicast protocols share: destinations that make sense, clients that ask, servers that answer.
+"""Common parts of the atomic multicast protocols: checked destinations, clients that ask, servers that answer.
 
 A client sends its message to the entry servers of the protocol and is done when it has the answers it waits for; a
 server that publishes is a client of its own. Spec: docs/protocols/multicast.md (AMC-M1 to AMC-M4).

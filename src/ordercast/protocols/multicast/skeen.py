@@ -42,7 +42,7 @@ class Propose(Packet, frozen=True, tag=3):
 
 
 class SkeenRecord(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a message that is not delivered yet."""
+    """A message that is not delivered yet, and what is known of its time."""
 
     message: Message
     ranks: Ranks

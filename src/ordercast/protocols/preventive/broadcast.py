@@ -19,7 +19,7 @@ from ordercast.protocols.preventive.settings import PreventiveOptions
 
 
 class Buffers(Protocol):
-    """What the links need to hear of after each delivery."""
+    """The port of the buffers of links, told after each delivery."""
 
     waiting: bool
     """Whether any link is not safe yet."""

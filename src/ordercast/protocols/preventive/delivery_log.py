@@ -1,4 +1,4 @@
-"""What a process has delivered: the received vector, and the latest messages in the order of delivery.
+"""The delivery log of a process: the received vector, and the latest messages in the order of delivery.
 
 Buffers of links that are not safe yet are places in this log, not copies (PRV-4). Because delivery is causal, what was
 received of an origin is always 1 to some number, so one number an origin says it all.

@@ -43,7 +43,7 @@ class DraftAck(Packet, frozen=True, tag=3):
 
 
 class DraftOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the draft leaves to its reader."""
+    """Choices that the draft leaves to its reader."""
 
     reading: tuple[Literal["guard-first", "direct-locks", "current-acks", "ordered-buffers"], ...] = ()
     """`guard-first`: `|Q| > 1` is asked before the new neighbour is in Q. `direct-locks`: a lock goes straight to its

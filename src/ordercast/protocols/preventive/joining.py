@@ -1,4 +1,4 @@
-"""How a process enters a network that is running (PRV-6.7): through one contact at a time, from which it inherits.
+"""Lets a process join a running network (PRV-6.7): through one contact at a time, from which it inherits.
 
 What a joiner inherits counts as delivered and is never handed to its application: that gets the contact's state
 instead. Until then the joiner is nobody's neighbour; what others already send it waits.

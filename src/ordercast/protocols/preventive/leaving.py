@@ -1,4 +1,4 @@
-"""How a process goes for good (PRV-6.9): it stays until somebody who stays has all that it had.
+"""Lets a process leave for good (PRV-6.9): it stays until somebody who stays has all that it had.
 
 It says farewell over its safe links, after everything that it has delivered; who hears that has the rest, too, and says
 so. Who leaves itself passes the farewells of others on with its own, and answers once that one was heard.

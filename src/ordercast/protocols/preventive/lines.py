@@ -11,7 +11,7 @@ from ordercast.core.state import State
 
 
 class Way(Enum):
-    """How the current attempt to make a link safe goes about it."""
+    """The way in which the current attempt makes a link safe: by a lock, or by a digest."""
 
     LOCK = "lock"
     DIGEST = "digest"

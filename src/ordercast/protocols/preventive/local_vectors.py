@@ -20,7 +20,7 @@ Relation = Literal["before", "after", "concurrent", "unknown"]
 
 
 class KnownPast(State):
-    """What is known of a message's past: how much of each origin is in it, at most or exactly."""
+    """The known part of a message's past: how much of each origin is in it, at most or exactly."""
 
     def __init__(self, most: dict[Origin, int], *, exact: bool) -> None:
         self.most = most
@@ -34,7 +34,7 @@ class KnownPast(State):
 
 
 class LocalVectors(State):
-    """What each incoming link has carried, and the pasts of the latest messages."""
+    """Vectors of what each incoming link has carried, and the pasts of the latest messages."""
 
     constant: ClassVar[tuple[str, ...]] = ("keep",)
     ordered: ClassVar[tuple[str, ...]] = ("pasts",)

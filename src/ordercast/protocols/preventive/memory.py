@@ -1,4 +1,4 @@
-"""What is still to come over each incoming link: tells copies from news without a vector (PRV-9.2, PRV-9.3).
+"""Link memory: what is to come over each incoming link tells copies from news, without a vector (PRV-9.2, PRV-9.3).
 
 Over a link that is in use every message comes exactly once, because its sender sends all that it delivers, also back to
 where it came from. So what was delivered here and did not come over a link yet is a copy when it comes; the memory is

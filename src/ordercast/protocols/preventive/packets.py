@@ -1,4 +1,4 @@
-"""What processes of the preventive broadcast say to each other. Spec: docs/protocols/preventive.md.
+"""Packets of the preventive broadcast. Spec: docs/protocols/preventive.md.
 
 *Items* keep their place in the one queue of a link: Data, Lock, FloodedLock, SafeMark, Snapshot, Mark, Farewell and
 Bye. All others are *control*: they may be lost, repeated and reordered without harm.
@@ -121,7 +121,7 @@ class DigestAsk(Packet, frozen=True, tag=15):
 
 
 class Digest(Packet, frozen=True, tag=16):
-    """What the sender has."""
+    """The sender's received vector."""
 
     attempt: int
     received: Counts

@@ -12,7 +12,7 @@ Milliseconds = Annotated[float, msgspec.Meta(gt=0, le=86_400_000)]
 
 
 class PreventiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a process waits and how much it keeps. Times are those of the network it is meant for."""
+    """Times that a process waits and amounts that it keeps. Times are those of the network it is meant for."""
 
     sampling: str = "fixed"
     """Who chooses the neighbours: `fixed`, the graph of the scenario; or a peer sampling."""

@@ -104,7 +104,7 @@ class Joined:
 
 
 class Clock(Encoded):
-    """How many messages each node has published to each group."""
+    """A clock counts how many messages each node has published to each group."""
 
     __slots__ = ("counts", "outside")
 

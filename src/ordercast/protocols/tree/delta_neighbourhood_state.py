@@ -1,4 +1,4 @@
-"""What a node of Delta-Neighbourhood sends and remembers: lists of values, values met, messages in progress.
+"""State and packets of a Delta-Neighbourhood node: lists of values, values met, messages in progress.
 
 Spec: docs/protocols/delta-neighbourhood.md (DNB-N2 to DNB-N6).
 """

@@ -14,7 +14,7 @@ ACK_BYTES = 4 * WORD
 
 
 class HeaderTally(State):
-    """What the copies that a node has sent would have cost by the source's count."""
+    """The cost of the copies that a node has sent, by the source's count."""
 
     def __init__(self) -> None:
         self.copies = 0

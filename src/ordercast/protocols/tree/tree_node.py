@@ -1,4 +1,4 @@
-"""What the baselines on a tree have in common: exactly-once links along its edges, and routes to the members of groups.
+"""Common base of the baselines on a tree: exactly-once links along its edges, and routes to the members of groups.
 
 Spec: docs/protocols/cbcast.md (TRE-T1 to TRE-T3), over docs/protocols/links.md.
 """

@@ -1,4 +1,4 @@
-"""Where a replica keeps its state: in memory, in a SQLite file, in a PostgreSQL schema."""
+"""Stores for a replica's state: in memory, in a SQLite file, in a PostgreSQL schema."""
 
 from ordercast.services.stores.opening import open_store
 from ordercast.services.stores.port import Store, StoreError, Txn

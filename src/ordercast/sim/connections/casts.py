@@ -29,7 +29,7 @@ Draw = Callable[[int], int]
 
 
 class CastModel(msgspec.Struct, frozen=True):
-    """What happens to datagrams, besides the latency that all packets between two processes have."""
+    """The fate of datagrams, besides the latency that all packets between two processes have."""
 
     loss: float = 0.0
     """The probability that one never arrives."""
@@ -40,7 +40,7 @@ class CastModel(msgspec.Struct, frozen=True):
 
 
 class Crossing(Protocol):
-    """What lies between processes, as datagrams see it."""
+    """The way between processes, as datagrams see it."""
 
     seed: int
     clock: Scheduler

@@ -49,7 +49,7 @@ class LifePort(Protocol):
 
 
 class Process:
-    """What stays when a process dies and is started again: its name, its address, its counters."""
+    """A process across its lives: its name, its address, its counters."""
 
     __slots__ = ("address", "build", "counters", "kind", "life", "name", "received", "sent", "starts")
 

@@ -24,7 +24,7 @@ _NOBODY_MS = 1.0
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """When processes notice that something is wrong."""
+    """The delays after which processes notice that something is wrong."""
 
     detection_ms: Latency = 0.0
     """From the end of what a dead process had sent to the news of its death, at each connection."""

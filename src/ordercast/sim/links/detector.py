@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FailureDetector:
-    """Who suspects whom. A node watches its neighbours on the overlay."""
+    """Suspects nodes: each watches its neighbours on the overlay."""
 
     def __init__(self, world: World) -> None:
         self._world = world

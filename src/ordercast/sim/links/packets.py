@@ -61,7 +61,7 @@ class PacketFacts:
 
 
 class Traffic:
-    """What a node has sent of what matters by its size: copies of messages, and everything else apart."""
+    """The bytes that a node has sent: copies of messages, and everything else apart."""
 
     __slots__ = ("control", "control_bytes", "copies", "header_bytes", "payload_bytes")
 
@@ -76,7 +76,7 @@ class Traffic:
 
 
 class Scales:
-    """What a packet takes of a bandwidth: its encoded length, or what the source of the protocol would count.
+    """The weight of a packet for a bandwidth: its encoded length, or what the source of the protocol would count.
 
     By the source's count a copy is its payload and the machine's `tally.last`, which the machine sets before it sends.
     Packets without a message that the source does not count take their encoded length.

@@ -1,4 +1,4 @@
-"""What the faults of a scenario mean for nodes of an overlay that changes."""
+"""Applies the faults of a scenario to nodes of an overlay that changes."""
 
 from __future__ import annotations
 

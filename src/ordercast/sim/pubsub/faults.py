@@ -1,4 +1,4 @@
-"""What the faults of a scenario mean for brokers and clients."""
+"""Applies the faults of a scenario to brokers and clients."""
 
 from __future__ import annotations
 

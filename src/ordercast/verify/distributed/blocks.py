@@ -30,7 +30,7 @@ TOGETHER = (*_CUT, "prefix", "acyclic")
 
 
 class FoundInBlock(msgspec.Struct):
-    """What was found in one block."""
+    """The findings in one block."""
 
     partial: Partial
     by_key: dict[int, Cycle] = {}

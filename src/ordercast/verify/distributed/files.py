@@ -42,7 +42,7 @@ _text = msgspec.json.Encoder()
 
 
 class NodeTally(msgspec.Struct):
-    """What the rows of one node add up to, as far as they were seen."""
+    """Sums over the rows of one node, as far as they were seen."""
 
     rows: int = 0
     last: int = -1
@@ -53,7 +53,7 @@ class NodeTally(msgspec.Struct):
 
 
 class FileLook(msgspec.Struct):
-    """What a first look at some files found."""
+    """The outcome of a first look at some files."""
 
     nodes: dict[str, NodeTally] = {}
     wrong: bool = False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NodeLook(NamedTuple):
-    """What the rows of one node add up to."""
+    """Sums over the rows of one node."""
 
     name: str
     hash: int

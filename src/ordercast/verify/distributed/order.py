@@ -40,7 +40,7 @@ _PAST = ("past_prev", "past_edge_off", "past_edges")
 
 
 class AboutOrder(msgspec.Struct):
-    """What is not an array of the messages' side of a run."""
+    """The messages' side of a run, without its arrays."""
 
     checks: list[str]
     claimed: list[str]
@@ -74,7 +74,7 @@ class Ordered:
 
 @dataclass(frozen=True)
 class NumberedRun:
-    """What `Ordered` is made from, with the rows and the names."""
+    """The parts of which `Ordered` is made, with the rows and the names."""
 
     ordered: Ordered
     rows: SomeRows

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class PartFound(msgspec.Struct):
-    """What one part found. Counts are of its receivers; the rest every part says alike."""
+    """The findings of one part. Counts are of its receivers; the rest every part says alike."""
 
     part: int
     partials: list[Partial]

@@ -25,7 +25,7 @@ FETCHED = 200_000
 
 @dataclass
 class Stretch:
-    """Where a wanted number is: its group and rank, and that it is neither below `low` nor above `high`."""
+    """The bounds of a wanted number: its group and rank, and that it is neither below `low` nor above `high`."""
 
     group: int
     rank: int

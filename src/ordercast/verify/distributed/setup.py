@@ -1,4 +1,4 @@
-"""What every stage knows of the run: its nodes, how its rows are cut into tasks, and the few rows that concern all."""
+"""The setup that every stage knows: the run's nodes, how rows are cut into tasks, and the few rows that concern all."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ HELD = -2
 
 @dataclass(frozen=True)
 class SpanSetup:
-    """What every task has to know of the run."""
+    """Facts of the run that every task has to know."""
 
     nodes: list[str]
     guarantees: list[str]
@@ -51,7 +51,7 @@ class SpanSetup:
 
 
 class CellSummary(msgspec.Struct):
-    """What the values of one cell add up to."""
+    """Sums over the values of one cell."""
 
     count: int
     total: int
@@ -66,7 +66,7 @@ class CellSummary(msgspec.Struct):
 
 
 class SpanSummary(msgspec.Struct):
-    """What the spans of one task, or of all, add up to."""
+    """Sums over the spans of one task, or of all."""
 
     cells: dict[int, CellSummary] = {}
     deliveries: list[int] = []

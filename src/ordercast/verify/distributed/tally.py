@@ -27,7 +27,7 @@ _LAST = ("last_ns", "last_deliver_ns")
 
 
 class RunTally(msgspec.Struct):
-    """What some rows of a run add up to."""
+    """Sums over some rows of a run."""
 
     totals: dict[str, int | None] = {}
     nodes: dict[str, int] = {}

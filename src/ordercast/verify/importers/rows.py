@@ -1,4 +1,4 @@
-"""What importers share: rows as they happened at each node, and text that anybody may have written."""
+"""Common parts of the importers: rows as they happened at each node, and text that anybody may have written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled: on first use, cached beside the source, without holding the interpreter lock."""
+"""Compiles kernels on first use, cached beside the source, without holding the interpreter lock."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run cost, measured from its trace: the same values from Spark and without it."""
+"""Metrics of a run, measured from its trace: the same values from Spark and without it."""

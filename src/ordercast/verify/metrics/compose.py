@@ -52,7 +52,7 @@ _PACKET_METRICS = (
 
 
 class Measured(msgspec.Struct):
-    """What an engine found out about one run. A distribution is a row of `count`, `mean`, `curve`; times are in ns."""
+    """The measures of one run by an engine. A distribution is a row of `count`, `mean`, `curve`; times are in ns."""
 
     totals: Row | None = None
     headers: Row | None = None

@@ -1,4 +1,4 @@
-"""What happened to a tree of brokers and its clients: places, repairs and failovers, from the few rows that tell.
+"""Metrics of a tree of brokers and its clients: places, repairs and failovers, from the few rows that tell.
 
 A broker tells its parent on `join` and `repair_end` rows, a client its edge broker on `subscribe` and `repair_end`.
 """

@@ -1,4 +1,4 @@
-"""What the few rows say that are neither message nor packet: repairs, detections, faults and places."""
+"""Reads the few rows that are neither message nor packet: repairs, detections, faults and places."""
 
 from __future__ import annotations
 

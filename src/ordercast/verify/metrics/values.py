@@ -11,7 +11,7 @@ ALL = "all"
 
 
 class Distribution(msgspec.Struct, frozen=True):
-    """How values spread. `curve` holds the value at each of QUANTILES, the smallest first."""
+    """The spread of values. `curve` holds the value at each of QUANTILES, the smallest first."""
 
     count: int
     mean: float

@@ -108,7 +108,7 @@ def naming_what_is_wrong(path: str) -> Iterator[None]:
 
 
 class _Seen(NamedTuple):
-    """What a first look at a run found, and how its rows are read."""
+    """The outcome of a first look at a run, and how its rows are read."""
 
     looks: list[Any]
     rare: list[dict[str, Any]]

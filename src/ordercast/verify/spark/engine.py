@@ -33,7 +33,7 @@ _PRIVATE = 0o700
 
 
 class EngineState(msgspec.Struct, frozen=True):
-    """What a running engine says of itself to those who may read it."""
+    """The description that a running engine gives of itself to those who may read it."""
 
     pid: int
     master: str

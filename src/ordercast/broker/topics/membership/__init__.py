@@ -1,1 +1,1 @@
-"""Who takes part in a topic at this broker: how clients come, stay, and leave."""
+"""Members of topics at this broker: how clients come, stay, and leave."""

@@ -1,4 +1,4 @@
-"""How memberships end: by leaving, a lost connection, a fence, or a later attach elsewhere (BRK-M8, BRK-M11).
+"""Ends memberships: by leaving, a lost connection, a fence, or a later attach elsewhere (BRK-M8, BRK-M11).
 
 Who has only lost its connection stays a member, and this broker answers for it (BRK-M14).
 """

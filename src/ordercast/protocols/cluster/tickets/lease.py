@@ -1,4 +1,4 @@
-"""How a process becomes the owner of an entry, stays it, and gives it back. docs/protocols/cluster.md, CLU-6."""
+"""A process's lease of an entry: how it is got, kept and given back. docs/protocols/cluster.md, CLU-6."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROLLS_BITS = 12
 
 
 class Phase(enum.Enum):
-    """Where a process stands with the entry that it wants or has."""
+    """The phase of a process with the entry that it wants or has."""
 
     NONE = "none"
     ASKING = "asking"

@@ -39,7 +39,7 @@ Holder = tuple[str, int]
 
 
 class EntryTicket(msgspec.Struct, frozen=True):
-    """What a manager knows of one entry."""
+    """A manager's knowledge of one entry."""
 
     promised: int = 0
     """The highest epoch that was given to anybody."""

@@ -1,4 +1,4 @@
-"""What a LoCaMu node has to tell others about groups and the tree: messages of the protocol itself.
+"""Announcements of a LoCaMu node about groups and the tree, sent as messages of the protocol itself.
 
 Spec: docs/protocols/locamu.md (LCM-E1 to LCM-E5, LCM-V6).
 """

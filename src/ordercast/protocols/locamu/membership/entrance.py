@@ -1,4 +1,4 @@
-"""How a LoCaMu node comes to the tree and goes: what it is told by its application, and by the node it hangs on.
+"""Lets a LoCaMu node enter the tree and leave it, told by its application and by the node it hangs on.
 
 Spec: docs/protocols/locamu.md (LCM-V1, LCM-V4 to LCM-V7).
 """

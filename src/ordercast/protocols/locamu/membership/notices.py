@@ -1,4 +1,4 @@
-"""What LoCaMu nodes tell each other about groups and the tree: messages like all others, ordered like all others.
+"""Notices between LoCaMu nodes about groups and the tree: messages like all others, ordered like all others.
 
 Spec: docs/protocols/locamu.md (LCM-E1 to LCM-E6, LCM-V1 to LCM-V7).
 """

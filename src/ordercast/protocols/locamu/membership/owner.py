@@ -1,4 +1,4 @@
-"""Who has yet to acknowledge a change: the owner's part of a group, and the first node's part for the tree.
+"""Counts who has yet to acknowledge a change: the owner's part of a group, and the first node's part for the tree.
 
 Spec: docs/protocols/locamu.md (LCM-E2, LCM-E5, LCM-V2, LCM-V3, LCM-V6).
 """
