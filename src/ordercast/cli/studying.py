@@ -95,6 +95,10 @@ def run_study(
         int | None, typer.Option(min=1, help="Only so many seeds of each point; all if not given.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget finished configurations of an earlier run.")] = False,
+    known: Annotated[
+        Path | None,
+        typer.Option(help="The results.parquet of an earlier run, here or elsewhere: what it has is not run again."),
+    ] = None,
     no_spark: Annotated[
         bool, typer.Option("--no-spark", help="Run it in processes of this machine, without Spark.")
     ] = False,
@@ -123,6 +127,7 @@ def run_study(
             fresh=fresh,
             seeds=seeds,
             spark=spark,
+            known=known,
         )
     page = out / "report.html"
     command = f"ordercast experiment run {name} --scale {scale}{f' --seeds {seeds}' if seeds else ''}"

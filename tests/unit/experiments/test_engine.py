@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ordercast.core.errors import InvariantError
+from ordercast.core.errors import InvariantError, UsageError
 from ordercast.experiments.kit.engine import distinct, results_table, run_study
 from ordercast.experiments.kit.parts import StudyPart, StudyParts
 from ordercast.experiments.kit.study import Picture, Row, SourceClaim, Study
@@ -132,3 +132,34 @@ def test_a_spark_that_is_gone_ends_the_sweep_in_one_line() -> None:
     sweep = Sweep(Gone(), dict, [{"n": 1}, {"n": 2}], weights=[1, 1], at_once=2)  # type: ignore[arg-type]
     with pytest.raises(EnvironmentLacks, match=r"^Spark stopped during the sweep: [^\n]+$"):
         list(sweep.outcomes())
+
+
+def test_what_the_results_of_an_earlier_run_have_is_not_run_again_and_comes_out_the_same(tmp_path: Path) -> None:
+    for configuration, result in zip(STUDY.configurations("quick"), ({"x": 1.5}, {"y": None}), strict=True):
+        StudyParts(tmp_path / "there").keep(part(configuration.id, configuration.parameters, result))
+    run_study(STUDY, scale="quick", out=tmp_path / "there")
+    known = tmp_path / "there" / "results.parquet"
+
+    result = run_study(STUDY, scale="quick", out=tmp_path / "here", known=known)
+
+    assert result.executed == 0
+    assert (tmp_path / "here" / "results.parquet").read_bytes() == known.read_bytes()
+
+
+def test_results_of_another_version_of_the_study_are_run_again(tmp_path: Path) -> None:
+    for configuration in STUDY.configurations("quick"):
+        StudyParts(tmp_path / "there").keep(part(configuration.id, configuration.parameters, {"x": 1}))
+    run_study(STUDY, scale="quick", out=tmp_path / "there")
+    later = msgspec.structs.replace(STUDY, version=2)
+
+    parts = StudyParts(tmp_path / "here")
+    parts.take_over(tmp_path / "there" / "results.parquet", later.configurations("quick"))
+
+    assert parts.finished(later.configurations("quick")) == {}
+
+
+@pytest.mark.parametrize("content", [b"", b"no table"])
+def test_known_results_that_are_none_are_named_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "known.parquet").write_bytes(content)
+    with pytest.raises(UsageError, match=r"known\.parquet: no results of a study"):
+        run_study(STUDY, scale="quick", out=tmp_path, known=tmp_path / "known.parquet")

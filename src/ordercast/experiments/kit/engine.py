@@ -75,17 +75,21 @@ def run_study(
     tasks: int | None = None,
     seeds: int | None = None,
     spark: bool = True,
+    known: Path | None = None,
 ) -> StudyResult:
     """Run `study` and leave its results in `out`; with so many seeds of each point, if not with all.
 
-    Configurations that an earlier run finished in `out` are not run again, unless `fresh`; failed ones are. The results
-    depend neither on `tasks`, how many run at a time (default: what there is room for), nor on the order they end in,
-    nor on `spark`: without it, processes of this machine do the work.
+    Configurations that an earlier run finished in `out` are not run again, unless `fresh`; failed ones are. Nor is what
+    `known`, the results.parquet of a run elsewhere, has already. The results depend neither on `tasks`, how
+    many run at a time (default: what there is room for), nor on the order they end in, nor on `spark`: without it,
+    processes of this machine do the work.
     """
     configurations = study.configurations(scale, seeds)
     parts = StudyParts(out)
     if fresh:
         parts.forget()
+    if known is not None:
+        parts.take_over(known, configurations)
     finished = parts.finished(configurations)
     missing = [configuration for configuration in configurations if configuration.id not in finished]
     if progress is not None:
@@ -186,8 +190,13 @@ def distinct(parts: Sequence[StudyPart]) -> list[StudyPart]:
     """Without runs that came out as another one of their point did: the seed made no difference, so they are one."""
     found: dict[bytes, StudyPart] = {}
     for part in parts:
-        found.setdefault(encode([_point(part), sorted(part.result.items())]), part)
+        found.setdefault(encode([_point(part), _measured(part)]), part)
     return list(found.values())
+
+
+def _measured(part: StudyPart) -> list[tuple[str, Value]]:
+    """A measurement that was not taken is missing here, or None where the part was taken over from a table."""
+    return sorted((name, value) for name, value in part.result.items() if value is not None)
 
 
 def _point(part: StudyPart) -> list[tuple[str, Value]]:

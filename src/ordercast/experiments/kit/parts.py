@@ -10,6 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ordercast.core.errors import UsageError
 from ordercast.experiments.kit.study import Row, SweepPoint
@@ -51,6 +53,21 @@ class StudyParts:
                 found[part.id] = part
         return found
 
+    def take_over(self, results: Path, configurations: Sequence[SweepPoint]) -> None:
+        """Keep what `results`, the results.parquet of an earlier run somewhere, has of `configurations`.
+
+        A row belongs to a configuration by its id, which tells study, version and parameters. Whatever this directory
+        has already stays.
+        """
+        rows = {row["id"]: row for row in _rows_of(results)}
+        there = self.finished(configurations)
+        for configuration in configurations:
+            row = rows.get(configuration.id)
+            if row is not None and configuration.id not in there:
+                parameters = configuration.parameters
+                result = {name: row[name] for name in row if name != "id" and name not in parameters}
+                self.keep(StudyPart(id=configuration.id, parameters=parameters, result=result, seconds=0.0))
+
     def keep(self, part: StudyPart) -> None:
         with naming_unwritable(self._directory):
             write_atomically(self._path(part.id), encode(part))
@@ -65,6 +82,16 @@ class StudyParts:
 
     def _path(self, id_: str) -> Path:
         return self._directory / f"{id_}.json"
+
+
+def _rows_of(results: Path) -> list[Row]:
+    try:
+        table = pq.read_table(results)
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"{results}: no results of a study can be read from it: {error}") from None
+    if "id" not in table.column_names:
+        raise UsageError(f"{results}: not the results of a study: it has no column id")
+    return table.to_pylist()
 
 
 def encode(value: object) -> bytes:
