@@ -22,7 +22,7 @@ class _Way:
         self._last = 0.0
         self._loop = asyncio.get_running_loop()
 
-    def later(self, action: Callable[..., object], *arguments: Any) -> None:
+    def after_delay(self, action: Callable[..., object], *arguments: Any) -> None:
         self._last = max(self._loop.time() + self._delay_s, self._last + _APART_S)
         self._loop.call_at(self._last, action, *arguments)
 
@@ -34,6 +34,7 @@ class _End(asyncio.Protocol):
         self.way = way
         self.other: _End | None = None
         self.transport: asyncio.Transport | None = None
+        self.ended = asyncio.Event()
         self._early: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -44,11 +45,12 @@ class _End(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.other is not None:
-            self.way.later(self.other.pass_on, data)
+            self.way.after_delay(self.other.pass_on, data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.ended.set()
         if self.other is not None:
-            self.way.later(self.other.end)
+            self.way.after_delay(self.other.end)
 
     def pass_on(self, data: bytes) -> None:
         if self.transport is None:
@@ -89,16 +91,17 @@ class Doors:
         try:
             await asyncio.get_running_loop().create_connection(lambda: far, *target)
         except OSError:
-            far.way.later(near.end)  # Nobody there: whoever dialed learns that as late as an answer.
+            far.way.after_delay(near.end)  # Nobody there: whoever dialed learns that as late as an answer.
 
     async def close(self) -> None:
+        """End all doors; returns when no connection of theirs is left."""
         for server in self._servers:
             server.close()
         for dial in list(self._dials):
             dial.cancel()
         await asyncio.gather(*self._dials, return_exceptions=True)
-        for end in self._ends:
+        for end in list(self._ends):
             end.other = None
             if end.transport is not None:
                 end.transport.abort()
-        await asyncio.sleep(0)
+                await end.ended.wait()
