@@ -558,3 +558,33 @@ def test_clients_hear_in_one_line_why_they_get_nowhere(ordercast: Command, tmp_p
     assert err.count("\n") == 1
     code, _, err = ordercast("pub", "t", "x", "--broker", "nowhere")
     assert (code, err) == (2, "ordercast: address: 'nowhere' is not HOST:PORT\n")
+
+
+def test_commands_ask_admin_ports_that_speak_tls(ordercast: Command, tmp_path: Path) -> None:
+    make_certificate(tmp_path, "broker")
+    (tmp_path / "token").write_text("secret\n")
+    tables = (
+        'admin_token = "secret"\nadmin_tls = true\n[tls]\ncert = "broker.pem"\nkey = "broker.key"\nca = "broker.pem"\n'
+    )
+    file = write_cluster(tmp_path, free_ports(1), tables)
+    try:
+        assert ordercast("up", file)[0] == 0
+        admin = msgspec.json.decode(ordercast("status", "--json")[1])[0]["admin"]
+        with_key = ("--admin", admin, "--ca", "broker.pem", "--token-file", "token")
+
+        assert ordercast("explain", "nobody/t#1")[0] == 1
+        assert ordercast("explain", "nobody/t#1", *with_key)[0] == 1
+        assert "root" in ordercast("top", "--count", "1", *with_key)[1]
+        assert ordercast("keep", *with_key)[0] == 0
+        code, _, err = ordercast("explain", "nobody/t#1", "--admin", admin, "--tls", "--token-file", "token")
+        assert (code, "is not believed" in err) == (2, True)
+        code, _, err = ordercast("top", "--count", "1", "--token-file", "missing")
+        assert (code, "missing" in err) == (2, True)
+    finally:
+        ordercast("down", "--cluster", file)
+
+
+def test_without_a_cluster_the_commands_for_admin_ports_say_how_to_name_one(ordercast: Command) -> None:
+    for command in (("explain", "a/t#1"), ("top",), ("keep",), ("leave", "b1"), ("remove", "b1")):
+        code, _, err = ordercast(*command)
+        assert (code, "--admin HOST:PORT" in err) == (2, True), command

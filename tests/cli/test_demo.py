@@ -15,10 +15,12 @@ import pytest
 
 from ordercast.cli import demo
 from ordercast.cli.app import main
+from ordercast.cli.options import console
 from ordercast.experiments.demo import run as running
 from ordercast.experiments.demo.run import Ended, bank_problems, tree_in_words
 from ordercast.experiments.demo.setting import ACTS, limits, play
 from ordercast.services.bank_checks import BankStep, ReplicaHistory
+from ordercast.services.bank_replica import Summary
 from ordercast.verify.verdict import FAIL, PASS, UNKNOWN, CheckResult, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +32,7 @@ small = setting.Play(operations=160, acts=(setting.Act(1.0, "kill", "b0", "the r
                                            setting.Act(3.0, "restart", "b0", "the former root")))
 setting.play = lambda seed: small
 from ordercast.cli.app import main
+from ordercast.cli.options import console
 sys.argv = ["ordercast", *sys.argv[1:]]
 """
 RUN_ONLY = """
@@ -161,14 +164,43 @@ def test_the_exit_code_is_0_only_if_everything_held(
     judged = [Verdict("demo", str(tmp_path), "broker", "mixed", "topic", [result], {})]
     monkeypatch.setattr(running, "perform", lambda *_: Ended(tmp_path, [], problems))
     monkeypatch.setattr("ordercast.verify.spark.session.session", lambda *_, **__: None)
-    monkeypatch.setattr(demo, "judge_on_spark", lambda *_, **__: judged)
-    monkeypatch.setattr(demo, "measure_on_spark", lambda *_: [None])
+    monkeypatch.setattr(demo, "judged_and_measured", lambda *_, **__: (judged, [None]))
     monkeypatch.setattr(demo, "write_page", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["ordercast", "demo", "--json", "--out", str(tmp_path / "demo")])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == code
     assert msgspec.json.decode(capsys.readouterr().out)["problems"] == problems
+
+
+def test_without_spark_the_demo_says_so_and_starts_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judged(*_: object, spark: bool, **__: object) -> tuple[list[Verdict], list[None]]:
+        assert not spark
+        return [Verdict("demo", str(tmp_path), "broker", "mixed", "topic", [], {})], []
+
+    monkeypatch.setattr(running, "perform", lambda *_: Ended(tmp_path, [], []))
+    monkeypatch.setattr("ordercast.verify.spark.session.session", pytest.fail)
+    monkeypatch.setattr(demo, "judged_and_measured", judged)
+    monkeypatch.setattr(demo, "write_page", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["ordercast", "demo", "--no-spark", "--out", str(tmp_path / "demo")])
+    with pytest.raises(SystemExit):
+        main()
+    assert "(worked out in this process, without Spark)" in capsys.readouterr().out
+
+
+def test_the_bank_is_told_topic_by_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Equal digests belong side by side; replicas of different topics need not be equal."""
+    summaries = [Summary("c0", "s", digest="aa"), Summary("c1", "s", digest="bb"), Summary("c2", "s", digest="aa")]
+    topics = {"c0": "accounts.PT", "c1": "accounts.US", "c2": "accounts.PT"}
+    demo._print_bank(Ended(tmp_path, summaries, []), topics, console().print)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:4]]
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        ("accounts.PT", "c0", "aa"),
+        ("accounts.PT", "c2", "aa"),
+        ("accounts.US", "c1", "bb"),
+    ]
 
 
 def test_replicas_that_disagree_are_a_problem(tmp_path: Path) -> None:

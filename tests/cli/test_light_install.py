@@ -111,6 +111,12 @@ def test_the_light_install_is_a_few_packages(light: LightInstall) -> None:
         (("protocols",), "verify"),
         (("explore", "vector"), "verify"),
         (("experiment", "list"), "verify"),
+        (("verify", "."), "verify"),
+        (("metrics", "."), "verify"),
+        (("report", ".", "-o", "page.html"), "verify"),
+        (("demo",), "verify"),
+        (("engine", "start"), "spark"),
+        (("engine", "prepare"), "spark"),
     ],
 )
 def test_what_needs_an_extra_says_in_one_line_which(

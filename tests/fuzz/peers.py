@@ -18,7 +18,7 @@ from ordercast.core.wire import Codec
 from ordercast.net.brokers.admin import Admin
 from ordercast.net.nodes.channel import ChannelAck, ChannelResume
 from ordercast.net.wire import handshake
-from ordercast.net.wire.credentials import BROKER, CLIENT, NODE, Credentials, User
+from ordercast.net.wire.credentials import BROKER, CLIENT, NODE, AdminKey, Credentials, User
 from ordercast.net.wire.datagrams import DatagramSealer, Incoming, datagram_key
 from ordercast.net.wire.frames import (
     GREETING_LIMIT,
@@ -158,7 +158,7 @@ def _admins() -> tuple[asyncio.AbstractEventLoop, tuple[Admin, ...]]:
         vars(broker.tree).update(ask_to_leave=lambda *_: None, remove=lambda *_: None)
         vars(broker.topics).update(keep=lambda *_: "")
         vars(host).update(turn=lambda act, *said: act(*said))
-        return Admin(host, broker), Admin(host, broker, token="secret")
+        return Admin(host, broker), Admin(host, broker, key=AdminKey("secret"))
 
     loop = asyncio.new_event_loop()
     return loop, loop.run_until_complete(build())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +14,9 @@ import pytest
 from ordercast.core.errors import UsageError
 from ordercast.net.brokers.admin import Admin
 from ordercast.net.brokers.admin_client import ask
-from ordercast.net.wire.credentials import split_address
+from ordercast.net.wire.credentials import AdminKey, Tls, split_address
 from ordercast.pubsub.keeping import KeepRule
+from tests.support.certificates import make_certificate
 from tests.support.loop import run_async
 from tests.support.wires import Process, running
 
@@ -190,22 +192,52 @@ def test_with_a_token_nothing_is_said_to_who_does_not_know_it() -> None:
     async def main() -> None:
         process = Process("b1")
         async with running(process):
-            admin = Admin(process.host, Broker(), token="secret")
+            admin = Admin(process.host, Broker(), key=AdminKey("secret"))
             await admin.start("127.0.0.1:0")
             try:
                 line = "GET /status HTTP/1.1\r\nHost: evil.example\r\n"
                 assert (await request(admin, f"{line}\r\n".encode()))[0] == 401
                 assert (await request(admin, f"{line}Authorization: Bearer x\r\n\r\n".encode()))[0] == 401
                 assert (await request(admin, f"{line}authorization: Bearer secret\r\n\r\n".encode()))[0] == 200
-                asked = asyncio.get_running_loop().run_in_executor(None, ask, admin.address, "/status", "secret")
+                asked = asyncio.get_running_loop().run_in_executor(
+                    None, ask, admin.address, "/status", AdminKey("secret")
+                )
                 assert (await asked)["id"] == "b1"
-                wrong = asyncio.get_running_loop().run_in_executor(None, ask, admin.address, "/status", "wrong")
+                wrong = asyncio.get_running_loop().run_in_executor(
+                    None, ask, admin.address, "/status", AdminKey("wrong")
+                )
                 with pytest.raises(UsageError, match=r"admin_token: .* asks for another one"):
                     await wrong
             finally:
                 await admin.stop()
 
     run_async(main)
+
+
+def test_an_admin_port_with_tls_speaks_to_who_believes_its_certificate(tmp_path: Path) -> None:
+    make_certificate(tmp_path, "broker")
+    make_certificate(tmp_path, "stranger")
+    own = Tls(cert=str(tmp_path / "broker.pem"), key=str(tmp_path / "broker.key"))
+
+    async def main() -> None:
+        process = Process("b1")
+        async with running(process):
+            admin = Admin(process.host, Broker(), key=AdminKey("secret", own))
+            await admin.start("127.0.0.1:0")
+            try:
+                told = await _asked(admin, AdminKey("secret", Tls(ca=own.cert)))
+                assert told["id"] == "b1"
+                assert await _asked(admin, AdminKey("secret")) is None
+                with pytest.raises(UsageError, match=f"certificate of {admin.address} is not believed"):
+                    await _asked(admin, AdminKey("secret", Tls(ca=str(tmp_path / "stranger.pem"))))
+            finally:
+                await admin.stop()
+
+    run_async(main)
+
+
+async def _asked(admin: Admin, key: AdminKey) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(None, ask, admin.address, "/status", key)
 
 
 def test_without_a_token_the_port_is_on_loopback_only() -> None:

@@ -33,6 +33,25 @@ OVERTAKEN = """(() => {
   judge();
   return document.getElementById("broken").textContent;
 })()"""
+TOLD = """(() => {
+  log("b2", [1, 2000, "repair_end", {parent: "", role: "root", election_ms: "721.1"}]);
+  log("b2", [2, 1000, "repair_start", {lost: "b0", why: "down"}]);
+  log("b1", [3, 3000, "repair_end", {phase: "synchronised", topics: "4", received: "110", ms: "1937.4"}]);
+  log("b1", [4, 500, "something", {new: "yes"}]);
+  return [...document.getElementById("log").children].slice(-4).map(line => line.textContent.replace(/^.*?[AP]M /, ""));
+})()"""
+WAITING = """(() => {
+  const roster = ["ann~1", "cho~1"];
+  const topic = (blockers, log) => ({log, blockers, pending: 1, held: 1, members: [], roster, flow_open: true});
+  const [one] = [...brokers.values()];
+  const fake = (id, blockers, log) => {
+    const now = {...one.now, id, connections: [], topics: {orders: topic(blockers, log)}};
+    brokers.set(id, {heard: Date.now(), now});
+  };
+  fake("x0", ["x1"], 7); fake("x1", ["cho~29122.1.277.x1"], 5);
+  drawTables();
+  return [...document.querySelectorAll("#topics tr")].slice(1).map(row => [...row.cells].map(cell => cell.textContent));
+})()"""
 INK = """(() => {
   const tree = document.getElementById("tree");
   const seen = tree.getContext("2d").getImageData(0, 0, tree.width, tree.height).data;
@@ -124,5 +143,32 @@ def test_a_page_whose_broker_ends_says_so() -> None:
             await page.until("document.getElementById('state').className", lambda kind: kind == "bad")
         finally:
             await browser.__aexit__(None, None, None)
+
+    asyncio.run(look())
+
+
+def test_the_page_tells_what_happened_in_words_and_in_the_order_in_which_it_happened() -> None:
+    async def look() -> None:
+        async with doors() as opened, tab(f"http://{opened.web.address}/") as page:
+            await page.until(READY)
+            assert await page.value(TOLD) == [
+                "b1 has caught up: 4 topics, 110 messages that it had missed, in 1,937 ms",
+                "b2 is the new root after 721 ms",
+                "b2 has lost b0 (down) and looks for a new place in the tree",
+                "b1 something new yes",
+            ]
+            assert page.complaints == []
+
+    asyncio.run(look())
+
+
+def test_a_topic_is_shown_once_with_the_client_that_a_total_waits_for() -> None:
+    """The root knows only the broker that has not answered; that one knows its client."""
+
+    async def look() -> None:
+        async with doors() as opened, tab(f"http://{opened.web.address}/") as page:
+            await page.until(READY)
+            assert await page.value(WAITING) == [["orders", "2", "7", "1", "2", "a total waits for cho"]]
+            assert page.complaints == []
 
     asyncio.run(look())

@@ -11,8 +11,10 @@ import msgspec
 import typer
 
 from ordercast.cli.exits import VIOLATED
+from ordercast.cli.messaging import secret_of, tls_of
 from ordercast.cli.options import Json, console, print_json
 from ordercast.core.errors import UsageError, unknown_name
+from ordercast.net.wire.credentials import AdminKey
 
 if TYPE_CHECKING:
     from ordercast.net.brokers.cluster import BrokerCluster, BrokerState
@@ -32,6 +34,13 @@ AdminPorts = Annotated[
     list[str] | None, typer.Option("--admin", help="HOST:PORT of a broker's admin port. Repeatable.")
 ]
 AdminToken = Annotated[str, typer.Option("--token", envvar="ORDERCAST_ADMIN_TOKEN", help="Token of the admin ports.")]
+AdminTokenFile = Annotated[Path | None, typer.Option("--token-file", help="File that holds the token.")]
+AdminTls = Annotated[
+    bool, typer.Option("--tls", help="The admin ports speak TLS; the system's authorities are believed.")
+]
+AdminCa = Annotated[
+    Path | None, typer.Option("--ca", help="They speak TLS; the authorities in this file (PEM) are believed.")
+]
 Wait = Annotated[float, typer.Option(help="Seconds to wait until it is struck off everywhere.")]
 _STEP_S = 0.1
 BrokerId = Annotated[str, typer.Argument(help="Id of the broker.", metavar="ID")]
@@ -210,6 +219,9 @@ def leave(
     cluster: ClusterOption = None,
     admin: AdminPorts = None,
     token: AdminToken = "",
+    token_file: AdminTokenFile = None,
+    tls: AdminTls = False,
+    ca: AdminCa = None,
     wait: Wait = 30.0,
     json: Json = False,
 ) -> None:
@@ -217,7 +229,7 @@ def leave(
 
     Example: ordercast leave b9
     """
-    _let_go("leave", broker_id, admin_ports(cluster, admin or []), token, wait)
+    _let_go("leave", broker_id, admins(cluster, admin, token, token_file, ca, tls=tls), wait)
     say({"id": broker_id, "left": True}, f"{broker_id}: left for good; a cluster file need not name it", json=json)
 
 
@@ -226,6 +238,9 @@ def remove(
     cluster: ClusterOption = None,
     admin: AdminPorts = None,
     token: AdminToken = "",
+    token_file: AdminTokenFile = None,
+    tls: AdminTls = False,
+    ca: AdminCa = None,
     wait: Wait = 30.0,
     json: Json = False,
 ) -> None:
@@ -234,20 +249,21 @@ def remove(
     Refused while the broker is alive, and unless more than half of the others stand behind it.
     Example: ordercast remove b2
     """
-    _let_go("remove", broker_id, admin_ports(cluster, admin or []), token, wait)
+    _let_go("remove", broker_id, admins(cluster, admin, token, token_file, ca, tls=tls), wait)
     line = f"{broker_id}: struck off; what was only on its disk is given up; a cluster file need not name it"
     say({"id": broker_id, "removed": True}, line, json=json)
 
 
-def _let_go(deed: str, broker_id: str, known: tuple[list[tuple[str, str]], str], token: str, wait: float) -> None:
+def _let_go(deed: str, broker_id: str, known: Admins, wait: float) -> None:
     """Give the order to the root, or to a broker that was named, and wait until the directory has shrunk."""
     from ordercast.net.brokers.admin_client import order
 
-    ports = [address for _, address in known[0] if address]
-    key = token or known[1]
+    ports, key = known.answering, known.key
+    if not ports:
+        raise UsageError(f"{deed}: no broker with an admin port is running; --admin HOST:PORT names one")
     seen = _overlays(ports, key)
     deciding = [address for address, tree in seen.items() if tree["decides"]]
-    if not deciding and (len(seen) == len(known[0]) or len(ports) > 1):
+    if not deciding and (len(seen) == len(known.ports) or len(ports) > 1):
         raise UsageError(f"broker {broker_id!r}: no root decides now: more than half of the brokers must run")
     order(deciding[0] if deciding else ports[0], deed, broker_id, key)
     deadline = time.monotonic() + wait
@@ -258,10 +274,10 @@ def _let_go(deed: str, broker_id: str, known: tuple[list[tuple[str, str]], str],
         time.sleep(_STEP_S)
 
 
-def _overlays(ports: list[str], token: str) -> dict[str, Any]:
+def _overlays(ports: list[str], key: AdminKey) -> dict[str, Any]:
     from ordercast.net.brokers.admin_client import ask
 
-    answers = {address: ask(address, "/status?topics=0", token) for address in ports}
+    answers = {address: ask(address, "/status?topics=0", key) for address in ports}
     return {address: answer["overlay"] for address, answer in answers.items() if answer is not None}
 
 
@@ -278,6 +294,9 @@ def explain(
     cluster: ClusterOption = None,
     admin: AdminPorts = None,
     token: AdminToken = "",
+    token_file: AdminTokenFile = None,
+    tls: AdminTls = False,
+    ca: AdminCa = None,
     json: Json = False,
 ) -> None:
     """Where a message is at every broker, and what it waits for there. Exit 1 if no broker knows it.
@@ -287,9 +306,9 @@ def explain(
     from ordercast.net.brokers import admin_client
 
     answers: list[dict[str, Any]] = []
-    ports, known = admin_ports(cluster, admin or [])
-    for name, address in ports:
-        told = admin_client.explain(address, message, token or known) if address else None
+    known = admins(cluster, admin, token, token_file, ca, tls=tls)
+    for name, address in known.ports:
+        told = admin_client.explain(address, message, known.key) if address else None
         answers.append(told if told is not None else {"broker": name, "msg": message, "state": "no answer"})
     if json:
         print_json(answers)
@@ -309,14 +328,33 @@ def _print_explained(answers: list[dict[str, Any]]) -> None:
     console().print(table)
 
 
-def admin_ports(cluster: Path | None, admin: list[str]) -> tuple[list[tuple[str, str]], str]:
-    """Name and admin port of each broker, and the token that the cluster's file knows."""
-    if admin:
-        return [(address, address) for address in admin], ""
-    found = _find(cluster)
+class Admins(msgspec.Struct, frozen=True):
+    """The admin ports that a command asks."""
+
+    ports: list[tuple[str, str]]
+    """Name and port of each broker; no port where it does not run."""
+    key: AdminKey
+
+    @property
+    def answering(self) -> list[str]:
+        return [address for _, address in self.ports if address]
+
+
+def admins(
+    cluster: Path | None, named: list[str] | None, token: str, token_file: Path | None, ca: Path | None, *, tls: bool
+) -> Admins:
+    """Those that were named, or those of a cluster that was started here, with the key that its file knows."""
+    key = AdminKey(secret_of(token, token_file), tls_of(ca, None, None, asked=tls))
+    if named:
+        return Admins([(address, address) for address in named], key)
+    try:
+        found = _find(cluster)
+    except UsageError as error:
+        raise error if cluster is not None else UsageError(f"{error}, or a broker with --admin HOST:PORT") from None
     running = {entry.id: found.process(entry.id) for entry in found.config.broker}
     ports = [(name, process.admin if process is not None else "") for name, process in running.items()]
-    return ports, found.config.admin_token
+    own = found.config.admin_key()
+    return Admins(ports, AdminKey(key.token or own.token, key.tls or own.tls))
 
 
 def _find(cluster: Path | None) -> BrokerCluster:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ordercast.cli.exits import VIOLATED, worst
-from ordercast.cli.judging import judge_on_spark, measure_on_spark, write_page
+from ordercast.cli.judging import NoSpark, expect_master, judged_and_measured, on_spark, tell_where, write_page
 from ordercast.cli.options import Json, Master, console, print_json
 from ordercast.core.errors import UsageError
+from ordercast.core.extras import expect
 
 if TYPE_CHECKING:
     from ordercast.experiments.demo.run import Ended
@@ -33,6 +34,7 @@ def demo(
     master: Master = None,
     live: Annotated[bool, typer.Option("--live", help="Show it as a page with buttons that kill brokers.")] = False,
     minutes: Annotated[float, typer.Option(min=0.05, max=60, help="How long the bank works, with --live.")] = 3.0,
+    no_spark: NoSpark = False,
     json: Json = False,
 ) -> None:
     """The main job, end to end: brokers are killed under a replicated bank, and the trace is judged on Spark.
@@ -44,15 +46,16 @@ def demo(
 
     Example: ordercast demo --out runs/demo --seed 1
     """
+    say = _clock()
+    expect_master(master)
+    spark = on_spark(no_spark=no_spark)
+    expect("matplotlib")
     from ordercast.experiments.demo.run import perform
     from ordercast.experiments.demo.setting import live_play, play
-    from ordercast.verify.spark.session import session
 
-    say = _clock()
     _make_room(out)
-    if sys.stderr.isatty():
-        say("starting Spark")
-    session(master, quick=True, warm=True)  # First: without Java there is no need to begin.
+    if spark:
+        _start_spark(master, say)
     planned = live_play(seed, minutes) if live else play(seed)
     for words in planned.in_words():
         say(words)
@@ -61,19 +64,28 @@ def demo(
     except UsageError as error:
         say(f"could not go on: {error}")
         raise typer.Exit(VIOLATED) from None
-    say("judging and measuring the trace on Spark")
-    verdicts = judge_on_spark([ended.run], master, witnesses=1, complete=True)  # The replicas waited.
-    measured = measure_on_spark([ended.run], master)
+    say(f"judging and measuring the trace {'on' if spark else 'without'} Spark")
+    verdicts, measured = judged_and_measured(ended.run, master, spark=spark, witnesses=1, complete=True)
     write_page(out / _PAGE, verdicts, measured)
     if json:
         print_json({"verdict": verdicts[0], "metrics": measured[0], "replicas": ended.summaries,
                     "problems": ended.problems, "report": out / _PAGE})  # fmt: skip
     else:
         _print(ended, verdicts, measured)
+        tell_where(spark=spark)
         typer.echo(out / _PAGE)
     code = worst([verdict.exit_code() for verdict in verdicts] + [VIOLATED] * bool(ended.problems))
     say("everything held" if code == 0 else "not everything held")
     raise typer.Exit(code)
+
+
+def _start_spark(master: str | None, say: Callable[[str], None]) -> None:
+    """First: without Java there is no need to begin."""
+    from ordercast.verify.spark.session import session
+
+    if sys.stderr.isatty():
+        say("starting Spark")
+    session(master, quick=True, warm=True)
 
 
 def _perform_live(planned: Play, out: Path, say: Callable[[str], None]) -> Ended:
@@ -112,21 +124,21 @@ def _print(ended: Ended, verdicts: list[Verdict], measured: list[RunMetrics]) ->
     screen = console()
     print_verdicts(verdicts, screen)
     print_metrics(measured, screen)
-    _print_bank(ended, screen.print)
+    _print_bank(ended, {one.node: one.topic for numbers in measured for one in numbers.digests}, screen.print)
 
 
-def _print_bank(ended: Ended, show: Callable[..., None]) -> None:
-    """The bank's own view: equal states, equal decisions, sums that add up."""
+def _print_bank(ended: Ended, topics: Mapping[str, str], show: Callable[..., None]) -> None:
+    """The bank's own view: equal states, equal decisions, sums that add up, among the replicas of one topic."""
     from rich.table import Table
 
-    table = Table("replica", "asked", "done", "refused", "cents in all", "digest", box=None)
-    for summary in ended.summaries:
-        table.add_row(*_row(summary))
+    table = Table("topic", "replica", "asked", "done", "refused", "cents in all", "digest", box=None)
+    for summary in sorted(ended.summaries, key=lambda one: (topics.get(one.replica, ""), one.replica)):
+        table.add_row(topics.get(summary.replica, ""), *_row(summary))
     show(table)
     for problem in ended.problems:
         show(f"problem: {problem}", markup=False, highlight=False)
     if not ended.problems:
-        show("bank: same refusals, same balances, sums add up, at every pair of replicas", highlight=False)
+        show("bank: same refusals, same balances, sums add up, at every pair of replicas of a topic", highlight=False)
 
 
 def _row(summary: Summary) -> tuple[str, ...]:

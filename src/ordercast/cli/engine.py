@@ -10,6 +10,7 @@ import typer
 from ordercast.cli.exits import VIOLATED
 from ordercast.cli.options import Json, print_json
 from ordercast.core.errors import UsageError
+from ordercast.core.extras import expect
 
 if TYPE_CHECKING:
     from ordercast.verify.spark.engine import EngineState
@@ -29,6 +30,7 @@ def start(master: EngineMaster = None, memory: Memory = None, idle_minutes: Idle
 
     Example: ordercast engine start --idle-minutes 240
     """
+    expect("pyspark", "numpy")
     from ordercast.verify.spark import engine as warm
     from ordercast.verify.spark.session import DEFAULT_MASTER, expect_master
 
@@ -77,6 +79,7 @@ def prepare() -> None:
 
     Example: ordercast engine prepare
     """
+    expect("pyspark")
     from ordercast.verify.spark.class_archive import prepare as make
 
     archive = make()

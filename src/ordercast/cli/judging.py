@@ -12,6 +12,7 @@ import typer
 from ordercast.cli.exits import BAD_INPUT, worst
 from ordercast.cli.options import Json, Master, Traces, console, print_json
 from ordercast.core.errors import UsageError, unknown_name
+from ordercast.core.extras import expect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,7 +101,8 @@ def verify(
     spark = on_spark(no_spark=no_spark)
     verdicts, problems = _judge(paths, master=master, spark=spark, engine=given, **asked)
     _print_verdicts(verdicts, json=json)
-    _tell_where(spark=spark, json=json)
+    if not json:
+        tell_where(spark=spark)
     raise typer.Exit(_exit_code(verdicts, problems))
 
 
@@ -135,7 +137,7 @@ def metrics(
     from ordercast.report.text import print_metrics
 
     print_metrics(measured, console())
-    _tell_where(spark=spark, json=json)
+    tell_where(spark=spark)
 
 
 def report(
@@ -154,12 +156,14 @@ def report(
     expect_master(master)
     _expect_place_for(out)
     spark = on_spark(no_spark=no_spark)
+    expect("matplotlib")
     verdicts, problems = _judge(paths, master=master, spark=spark, engine=given)
     if problems:
         raise typer.Exit(BAD_INPUT)
     measured = _measure(paths, master, spark=spark, engine=given)
     write_page(out, verdicts, measured, _manifests_elsewhere(paths, master))
     typer.echo(out)
+    tell_where(spark=spark, to_stderr=True)
     raise typer.Exit(_exit_code(verdicts, problems))
 
 
@@ -167,10 +171,10 @@ def _exit_code(verdicts: list[Verdict], problems: list[str]) -> int:
     return worst([verdict.exit_code() for verdict in verdicts] + [BAD_INPUT] * len(problems))
 
 
-def _tell_where(*, spark: bool, json: bool) -> None:
+def tell_where(*, spark: bool, to_stderr: bool = False) -> None:
     """Part of the summary: the same kernels did the work, but not as tasks of Spark."""
-    if not spark and not json:
-        typer.echo("(worked out in this process, without Spark)")
+    if not spark:
+        typer.echo("(worked out in this process, without Spark)", err=to_stderr)
 
 
 def _expect_place_for(out: Path) -> None:
@@ -187,7 +191,11 @@ def expect_master(master: str | None) -> None:
 
 
 def on_spark(*, no_spark: bool) -> bool:
-    """Whether Spark does the work; where it is not installed it cannot, and one line says so."""
+    """Whether Spark does the work; where it is not installed it cannot, and one line says so.
+
+    Where not even the judge is installed, that is the one line.
+    """
+    expect("numpy", "numba", "pyarrow")
     if no_spark:
         return False
     if importlib.util.find_spec("pyspark") is not None:
@@ -196,18 +204,18 @@ def on_spark(*, no_spark: bool) -> bool:
     return False
 
 
-def judge_on_spark(paths: list[Path], master: str | None, *, witnesses: int, complete: bool) -> list[Verdict]:
-    from ordercast.trace.store import TraceError
-    from ordercast.verify.spark.jobs import verify_runs
-
-    names = [str(path) for path in paths]
-    verdicts, problems = verify_runs(_session(master, names), names, witnesses=witnesses, complete=complete)
+def judged_and_measured(
+    run: Path, master: str | None, *, spark: bool, **asked: Any
+) -> tuple[list[Verdict], list[RunMetrics]]:
+    """One run that was just made; if it cannot be read, that was said."""
+    names = [str(run)]
+    verdicts, problems = _judge(names, master=master, spark=spark, **asked)
     if problems:
-        raise TraceError(problems[0])
-    return verdicts
+        raise typer.Exit(BAD_INPUT)
+    return verdicts, _measure(names, master, spark=spark, engine="auto")
 
 
-def measure_on_spark(paths: Sequence[Path | str], master: str | None, engine: str = "auto") -> list[RunMetrics]:
+def _measure_on_spark(paths: Sequence[Path | str], master: str | None, engine: str = "auto") -> list[RunMetrics]:
     from ordercast.verify.spark.metrics import measure
 
     names = [str(path) for path in paths]
@@ -221,7 +229,7 @@ def _measure(paths: list[str], master: str | None, *, spark: bool, engine: str) 
         if not (spark and _is_elsewhere(path)):
             find_runs(Path(path))  # What is missing is said before Spark starts.
     if spark:
-        return measure_on_spark(paths, master, engine)
+        return _measure_on_spark(paths, master, engine)
     from ordercast.verify.metrics.local import measure
 
     return measure([Path(path) for path in paths])

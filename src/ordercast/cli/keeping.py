@@ -10,7 +10,17 @@ from urllib.parse import urlencode
 
 import typer
 
-from ordercast.cli.brokering import AdminPorts, AdminToken, ClusterOption, admin_ports, in_words, say
+from ordercast.cli.brokering import (
+    AdminCa,
+    AdminPorts,
+    AdminTls,
+    AdminToken,
+    AdminTokenFile,
+    ClusterOption,
+    admins,
+    in_words,
+    say,
+)
 from ordercast.cli.messaging import (
     Broker,
     Ca,
@@ -33,6 +43,7 @@ from ordercast.core.errors import UsageError
 
 if TYPE_CHECKING:
     from ordercast.api import Client, Position
+    from ordercast.net.wire.credentials import AdminKey
     from ordercast.pubsub.publications import Publication
 
 
@@ -103,6 +114,9 @@ def keep(
     cluster: ClusterOption = None,
     admin: AdminPorts = None,
     token: AdminToken = "",
+    token_file: AdminTokenFile = None,
+    tls: AdminTls = False,
+    ca: AdminCa = None,
     json: Json = False,
 ) -> None:
     """Keep topics from now on, or change how long; without a filter, show what is kept.
@@ -110,24 +124,24 @@ def keep(
     All brokers learn of it, and those with a data directory remember it.
     Example: ordercast keep "accounts.>" --max-age 30d
     """
-    ports, known = admin_ports(cluster, admin or [])
-    addresses = [address for _, address in ports if address]
+    known = admins(cluster, admin, token, token_file, ca, tls=tls)
+    addresses = known.answering
     if not addresses:
         raise UsageError("keep: no broker with an admin port is running; --admin HOST:PORT names one")
     if not pattern:
-        _show_kept(addresses, token or known, json=json)
+        _show_kept(addresses, known.key, json=json)
         return
     from ordercast.net.brokers.admin_client import post
 
     asked = {"filter": pattern, "max_age": max_age, "max_bytes": max_bytes, "copies": copies, "compact": compact}
-    post(addresses, f"/keep?{urlencode({**asked, 'stop': int(stop)})}", token or known)
+    post(addresses, f"/keep?{urlencode({**asked, 'stop': int(stop)})}", known.key)
     say({**asked, "stopped": stop}, f"{pattern}: {'kept no longer' if stop else 'kept'}", json=json)
 
 
-def _show_kept(addresses: list[str], token: str, *, json: bool) -> None:
+def _show_kept(addresses: list[str], key: AdminKey, *, json: bool) -> None:
     from ordercast.net.brokers.admin_client import ask
 
-    answers = [answer for address in addresses if (answer := ask(address, "/status?topics=0", token)) is not None]
+    answers = [answer for address in addresses if (answer := ask(address, "/status?topics=0", key)) is not None]
     rows = [{"broker": answer["id"], **row} for answer in answers for row in answer["kept"]]
     if json:
         print_json(rows)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ordercast.cli.brokering import AdminPorts, AdminToken, ClusterOption, admin_ports
+from ordercast.cli.brokering import (
+    AdminCa,
+    AdminPorts,
+    Admins,
+    AdminTls,
+    AdminToken,
+    AdminTokenFile,
+    ClusterOption,
+    admins,
+)
 from ordercast.cli.options import console
 
 if TYPE_CHECKING:
@@ -21,6 +30,9 @@ def top(
     cluster: ClusterOption = None,
     admin: AdminPorts = None,
     token: AdminToken = "",
+    token_file: AdminTokenFile = None,
+    tls: AdminTls = False,
+    ca: AdminCa = None,
     every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1)] = 1.0,
     count: Annotated[int, typer.Option(help="Looks until it ends; 0: until it is interrupted.", min=0)] = 0,
 ) -> None:
@@ -28,8 +40,7 @@ def top(
 
     Without a terminal every look is printed below the last one. Example: ordercast top --cluster bank.toml
     """
-    ports, known = admin_ports(cluster, admin or [])
-    looks = _looks([(name, port) for name, port in ports if port], token or known, every, count)
+    looks = _looks(admins(cluster, admin, token, token_file, ca, tls=tls), every, count)
     screen = console()
     if not screen.is_terminal:
         for tables in looks:
@@ -43,13 +54,13 @@ def top(
             live.update(Group(*tables), refresh=True)
 
 
-def _looks(ports: list[tuple[str, str]], token: str, every: float, count: int) -> Iterator[tuple[Table, Table]]:
+def _looks(known: Admins, every: float, count: int) -> Iterator[tuple[Table, Table]]:
     from ordercast.net.brokers.admin_client import ask
 
     before: dict[str, tuple[float, int]] = {}
     number = 0
     while True:
-        told = {name: ask(port, f"/status?topics={_BUSIEST}", token) for name, port in ports}
+        told = {name: ask(port, f"/status?topics={_BUSIEST}", known.key) for name, port in known.ports if port}
         now = time.monotonic()
         yield _brokers(told, before, now), _topics(told)
         before = {name: (now, status["counters"].get("entries_admitted", 0)) for name, status in told.items() if status}

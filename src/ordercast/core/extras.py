@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 _EXTRA_OF = {
     "matplotlib": "report",
     "numba": "verify",
@@ -13,6 +15,13 @@ _EXTRA_OF = {
     "pyspark": "spark",
 }
 """Import name to the extra of ours that installs it."""
+
+
+def expect(*modules: str) -> None:
+    """An ImportError that names the first module which is not there: before the work that would need it in the end."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
 
 def missing_extra(error: ImportError) -> str:

@@ -10,7 +10,7 @@ POST /remove?id=ID     at the root: a broker that is dead is struck off (202: it
 
 With a token every request must carry it (`Authorization: Bearer TOKEN`). Without one the port is for this machine only:
 it listens on loopback and refuses requests that were addressed to another host, as those of a web page are that had its
-own name resolved to this machine. A web page may not POST at all.
+own name resolved to this machine. A web page may not POST at all. With `admin_tls` it speaks TLS, and nothing else.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from ordercast.net.brokers.exposition import exposition
 from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.host import ProcessHost
 from ordercast.net.turn_ports import address_of, listening
-from ordercast.net.wire.credentials import is_loopback, split_address
+from ordercast.net.wire.credentials import AdminKey, is_loopback, split_address
 from ordercast.pubsub.keeping import KeepRule, KeepTable
 
 _PATIENCE_S = 5.0
+_NO_KEY = AdminKey()
 _MOST_CONNECTIONS = 64
 _TOPICS_IN_STATUS = 1000
 _TOPICS_IN_METRICS = 100
@@ -84,13 +85,15 @@ class Admin:
     """Serves one broker. Requests are answered between its turns, so every answer is one consistent state."""
 
     def __init__(
-        self, host: ProcessHost, broker: Administered, ledger: DiskBrokerLedger | None = None, *, token: str = ""
-    ) -> None:
+        self, host: ProcessHost, broker: Administered, ledger: DiskBrokerLedger | None = None, *,
+        key: AdminKey = _NO_KEY,
+    ) -> None:  # fmt: skip
         self.address = ""
         self._host = host
         self._broker = broker
         self._ledger = ledger
-        self._token = token
+        self._token = key.token
+        self._context = key.tls.server_context() if key.tls is not None else None
         self._server: asyncio.Server | None = None
         self._busy: dict[asyncio.Task[None], None] = {}
         """Requests that are being read or answered, the oldest first."""
@@ -215,6 +218,8 @@ class Admin:
             next(iter(self._busy)).cancel()  # Whoever says nothing for longest makes room for who has something to ask.
         try:
             async with asyncio.timeout(_PATIENCE_S):
+                if self._context is not None:  # Here, so that whoever never begins is one of the busy ones.
+                    await writer.start_tls(self._context, ssl_handshake_timeout=_PATIENCE_S)
                 writer.write(http.response(*await self._handle(reader)))
                 await writer.drain()
         except (OSError, asyncio.CancelledError):  # TimeoutError is an OSError.

@@ -268,7 +268,7 @@ class BrokerCluster:
         process = self.process(entry.id)
         if process is None:
             return BrokerState(id=entry.id, state="left" if self._left(entry) else "down", address=entry.address)
-        told = ask(process.admin, "/status", self.config.admin_token)
+        told = ask(process.admin, "/status", self.config.admin_key())
         if told is None:
             state, problem = "stalled", "does not answer"
         else:

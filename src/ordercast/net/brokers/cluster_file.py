@@ -30,7 +30,7 @@ from ordercast.core.ids import NodeId, valid_broker
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.brokers.door_tables import DefaultTable, NatsTable, WebTable, check_door
 from ordercast.net.log.files import Fsync
-from ordercast.net.wire.credentials import Credentials, Tls, User, join_address, split_address
+from ordercast.net.wire.credentials import AdminKey, Credentials, Tls, User, join_address, split_address
 from ordercast.net.wire.settings import WireSettings
 from ordercast.pubsub.keeping import KeepRule, KeepTable
 from ordercast.pubsub.settings import BrokerSettings
@@ -79,6 +79,8 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     client_token: str = ""
     admin_token: str = ""
     """What requests to an admin port must carry; needed where that port is not on loopback."""
+    admin_tls: bool = False
+    """The admin ports speak TLS, with the certificate of `tls`."""
     user: tuple[User, ...] = ()
     tls: Tls | None = None
     data: str = ""
@@ -124,6 +126,10 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             tls=self.tls,
         )  # fmt: skip
 
+    def admin_key(self) -> AdminKey:
+        """With which this cluster's admin ports are asked."""
+        return AdminKey(self.admin_token, self.tls if self.admin_tls else None)
+
     def settings_of(self, entry: BrokerEntry | None) -> BrokerSettings:
         if entry is None or not entry.region:
             return self.settings
@@ -160,6 +166,8 @@ def parse_cluster(raw: dict[str, Any], directory: Path) -> ClusterFile:
         raise _explain(str(error)) from None
     _check_brokers(cluster)
     cluster.credentials()
+    if cluster.admin_tls and cluster.tls is None:
+        raise UsageError("admin_tls: needs [tls], which says with which certificate")
     _check_kept(cluster)
     for name, door in (("nats", cluster.nats), ("web", cluster.web)):
         check_door(name, door, len(cluster.broker))

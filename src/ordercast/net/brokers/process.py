@@ -171,7 +171,7 @@ class BrokerProcess:
         self.host.term = lambda: self.broker.tree.term[0]
         await self.host.start(door)
         if launch.admin:
-            self.admin = Admin(self.host, self.broker, self._ledger, token=cluster.admin_token)
+            self.admin = Admin(self.host, self.broker, self._ledger, key=cluster.admin_key())
             await self.admin.start(launch.admin)
         for foreign in self._make_doors(self) if self._make_doors is not None else ():
             await foreign.start()

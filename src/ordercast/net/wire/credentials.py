@@ -90,6 +90,13 @@ def _load_ca(context: ssl.SSLContext, file: str) -> None:
         raise UsageError(f"tls.ca: {file} cannot be used: {error}") from None
 
 
+class AdminKey(msgspec.Struct, frozen=True):
+    """What a request to an admin port needs: the token, and whose certificates are believed where it speaks TLS."""
+
+    token: str = ""
+    tls: Tls | None = None
+
+
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     """The secrets of one process. A client fills in `user` and `client_token` (its own), a broker the rest."""
 
