@@ -78,7 +78,7 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     cluster: str
     outbox_limit: int
-    outbox_bytes: int = 1 << 28
+    outbox_bytes: int = 1 << 25
     settings: ClientSettings
     wire: WireSettings
     housemate: ProcessHost | None = None
@@ -100,7 +100,7 @@ def connect_within(
 def connect(
     address: str | Iterable[str], client_id: str | None = None, *, token: str = "", user: str = "",
     tls: Tls | None = None, data: str | Path | None = None, trace: str | Path | None = None, timeout: float = 10.0,
-    cluster: str = "", outbox_limit: int = 100_000, outbox_bytes: int = 1 << 28, settings: ClientSettings | None = None,
+    cluster: str = "", outbox_limit: int = 100_000, outbox_bytes: int = 1 << 25, settings: ClientSettings | None = None,
     wire: WireSettings | None = None,
 ) -> Connecting:  # fmt: skip
     """Connect to a broker, `HOST:PORT`, or to the first of several that answers.
@@ -125,7 +125,7 @@ def connect(
         timeout: seconds to find a broker.
         cluster: the name of the cluster, if it must be that one.
         outbox_limit: publications that may wait for the broker tree before `publish` and `drain` wait.
-        outbox_bytes: the same in bytes, of payloads above 4 KiB.
+        outbox_bytes: the same in bytes, of payloads above 4 KiB; 32 MiB unless it says otherwise.
         settings: the client's own timers.
         wire: limits of its connections.
     """

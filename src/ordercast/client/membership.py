@@ -73,6 +73,8 @@ class Membership(State):
         self.coming: Sealed | None = None
         """Proofs of what the edge's next packet carries."""
         self.unreported = 0
+        self.unreported_bytes = 0
+        """Of payloads, as if those of a batch were all as long as its first."""
         self.reported: Vector | None = None
         """None: nothing yet, to this edge."""
         self.ahead: frozenset[Origin] = frozenset()
@@ -178,16 +180,16 @@ class Membership(State):
         """Keep what was delivered until it is stable."""
         if taken:
             self.history.extend(fresh)
-            self.unreported += len(fresh)
+            self._count_taken(fresh, len(fresh))
         else:
             self.untaken.append(fresh)
 
     def consumed(self, count: int) -> None:
         """The application has taken the next `count` deliveries."""
-        self.unreported += count
         while count and self.untaken:  # Nothing is untaken any more once deliveries have ended.
             first = self.untaken[0]
             left = len(first) - self.taken_of_first
+            self._count_taken(first, min(count, left))
             if count < left:
                 self.history.extend(first[self.taken_of_first : self.taken_of_first + count])
                 self.taken_of_first += count
@@ -196,6 +198,10 @@ class Membership(State):
             self.untaken.popleft()
             self.taken_of_first = 0
             count -= left
+
+    def _count_taken(self, batch: Sequence[Publication], count: int) -> None:
+        self.unreported += count
+        self.unreported_bytes += len(batch[0].payload) * count
 
     def end_deliveries(self) -> None:
         """The application takes no more: what it was handed counts as taken."""

@@ -27,6 +27,8 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Period of stability reports (BRK-ST1)."""
     report_every: _Count = 8192
     """So many messages taken by the application are reported without waiting for the period."""
+    report_bytes: _Count = 1 << 20
+    """The same for so many bytes of payloads, about: what is not known to be stable takes memory everywhere."""
     batch_entries: _Count = 1024
     """Publications in one packet, at most."""
     batch_bytes: _Count = 1 << 18

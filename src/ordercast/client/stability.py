@@ -30,7 +30,7 @@ class StabilityReports(State):
     def report_soon(self, membership: Membership) -> None:
         """BRK-ST1: at the next period, or at once when much has been taken since the last report."""
         settings = self.session.settings
-        if membership.unreported >= settings.report_every:
+        if membership.unreported >= settings.report_every or membership.unreported_bytes >= settings.report_bytes:
             self._report(membership)
             return
         self.unreported.add(membership.topic)
@@ -46,7 +46,7 @@ class StabilityReports(State):
                 self._report(self.session.topics[topic])
 
     def _report(self, membership: Membership) -> None:
-        membership.unreported = 0
+        membership.unreported = membership.unreported_bytes = 0
         if membership.phase != LIVE or not membership.asked_to_receive:
             return
         vector = membership.report()

@@ -6,7 +6,7 @@ import pytest
 
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import Topic
-from ordercast.pubsub.client_packets import FENCED, Denied, Flow, Live, StableReport, Watch
+from ordercast.pubsub.client_packets import FENCED, Denied, Flow, Live, StableReport, StableUpdate, Watch
 from ordercast.pubsub.publications import Publication
 from tests.support.topics_tree import Somebody, T, Tree
 
@@ -45,6 +45,24 @@ def test_publishers_go_on_only_when_half_of_the_room_is_free() -> None:
         tree.run()
         tree.pass_time(500)
         assert [flow.open for flow in x.of(Flow)] == told
+
+
+@pytest.mark.parametrize(("payload", "after_ms"), [(bytes(1 << 20), 5), (b"", 50)])
+def test_a_topic_that_holds_much_is_voted_on_ten_times_as_often(payload: bytes, after_ms: float) -> None:
+    """BRK-ST1: what is stable is forgotten, and a publisher goes on in the memory that it took."""
+    tree = Tree({}, stability_ms=100)
+    x = tree.member("x", "b0")
+    tree.pass_time(500)
+    for _ in range(2):
+        x.publish("k", payload=payload)
+        tree.run()
+        x.report()
+        tree.run()
+    assert x.of(StableUpdate)[-1].base == {x.origin: 1}
+    tree.pass_time(after_ms - 1)
+    assert x.of(StableUpdate)[-1].base == {x.origin: 1}
+    tree.pass_time(1)
+    assert x.of(StableUpdate)[-1].base == {x.origin: 2}
 
 
 def test_what_is_held_for_a_locked_key_weighs_too() -> None:

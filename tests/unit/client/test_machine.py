@@ -248,6 +248,18 @@ def test_much_is_reported_without_waiting() -> None:
     assert edge.new() == [StableReport(T, {"bob": 3})]
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_many_bytes_are_reported_without_waiting(at_once: bool) -> None:
+    edge = subscribed(report_bytes=3000, consumes_at_once=at_once)
+    for numbers in ((1, 2), (3, 4)):
+        assert edge.sent(StableReport) == []
+        edge.say(Entries(T, tuple(publication("bob", n, payload=bytes(1000)) for n in numbers)))
+        if not at_once:
+            edge.client.consumed(T, 2)
+            edge.client.on_turn_end()
+    assert edge.sent(StableReport) == [StableReport(T, {"bob": 4})]
+
+
 def test_a_new_edge_is_told_how_far_the_client_is() -> None:
     edge = subscribed()
     edge.say(Entries(T, (publication("bob", 1),)))
