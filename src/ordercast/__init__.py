@@ -20,7 +20,7 @@ __version__: str
 logging.getLogger("ordercast").addHandler(logging.NullHandler())  # Whoever wants to read a library's log says so.
 
 if TYPE_CHECKING:
-    from ordercast import blocking, testing
+    from ordercast import blocking, spark, testing
     from ordercast.api import (
         Client,
         ConnectError,
@@ -66,11 +66,12 @@ __all__ = [
     "blocking",
     "connect",
     "simulate",
+    "spark",
     "testing",
 ]
 
 _HOMES = {"Run": "runs", "simulate": "runs"}
-_MODULES = {"blocking", "testing"}
+_MODULES = {"blocking", "spark", "testing"}
 
 
 def __getattr__(name: str) -> Any:

@@ -26,11 +26,11 @@ from tests.support.spark_cluster import SparkCluster
 MESSAGES = 3000
 _QUERY = """
 import sys
-from ordercast.streaming.source import KeptTopicsSource
+from ordercast.streaming.source import OrdercastSource
 from ordercast.verify.spark.session import session
 master, addresses, checkpoint = sys.argv[1:4]
 spark = session(master, memory="1g", conf={"spark.sql.shuffle.partitions": "2"})
-spark.dataSource.register(KeptTopicsSource)
+spark.dataSource.register(OrdercastSource)
 where = {"brokers": addresses, "subscribePattern": "kept.in.*", "startingOffsets": "earliest", "minPartitions": "4"}
 frame = spark.readStream.format("ordercast").options(includeHeaders="true", **where).load()
 frame = frame.selectExpr("key", "value", "headers")

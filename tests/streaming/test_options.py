@@ -33,6 +33,9 @@ def test_a_position_or_a_time_is_a_place_to_start() -> None:
     ("given", "line"),
     [
         ({"brokers": ""}, "option brokers: HOST:PORT of one broker"),
+        ({"broker": "127.0.0.1:7002"}, "option broker: brokers is given too"),
+        ({"topics": "a"}, "option topics: subscribe is given too"),
+        ({"subscribe": "", "topics": "a.>.b"}, "option topics: filter 'a.>.b'"),
         ({"brokers": "here"}, "address: 'here' is not HOST:PORT"),
         ({"subscribe": ""}, "option subscribe: the topics to read"),
         ({"subscribePattern": "a.>"}, "option subscribePattern: subscribe is given too"),
@@ -90,3 +93,20 @@ def test_a_sink_names_a_guarantee_that_exists() -> None:
     assert Options({**WHERE, "topic": "t", "guarantee": "total"}).writing().guarantee == "total"
     with pytest.raises(UsageError, match="guarantee 'exact'"):
         Options({**WHERE, "guarantee": "exact"}).writing()
+
+
+def test_topics_takes_names_or_filters_and_broker_is_brokers() -> None:
+    def read(topics: str) -> tuple[tuple[str, ...], bool]:
+        found = Options({"broker": "127.0.0.1:7000", "topics": topics}).reading(stream=True)
+        assert found.connection.brokers == ("127.0.0.1:7000",)
+        return found.topics, found.by_filter
+
+    assert read("accounts.PT, orders") == (("accounts.PT", "orders"), False)
+    assert read("accounts.*, orders") == (("accounts.*", "orders"), True)
+
+
+def test_the_source_has_a_public_name() -> None:
+    import ordercast
+    from ordercast.streaming.source import OrdercastSource
+
+    assert ordercast.spark.OrdercastSource is OrdercastSource

@@ -14,13 +14,13 @@ from ordercast.api import Position, UsageError
 from ordercast.api.options import level_of
 from ordercast.core.ids import Topic
 from ordercast.net.wire.credentials import Tls, split_address
-from ordercast.pubsub.filters import allows, check_filter, check_topic
+from ordercast.pubsub.filters import allows, check_filter, check_topic, is_filter
 
 EARLIEST, LATEST = "earliest", "latest"
-_CONNECTION = ("brokers", "user", "token", "cluster", "tls.ca", "tls.cert", "tls.key", "timeout")
+_CONNECTION = ("brokers", "broker", "user", "token", "cluster", "tls.ca", "tls.cert", "tls.key", "timeout")
 _READ = (
-    "subscribe", "subscribePattern", "startingOffsets", "startingTimestamp", "endingOffsets", "maxOffsetsPerTrigger",
-    "failOnDataLoss", "minPartitions", "includeHeaders", "cut",
+    "subscribe", "subscribePattern", "topics", "startingOffsets", "startingTimestamp", "endingOffsets",
+    "maxOffsetsPerTrigger", "failOnDataLoss", "minPartitions", "includeHeaders", "cut",
 )  # fmt: skip
 _WRITE = ("topic", "guarantee")
 KNOWN = (*_CONNECTION, *_READ, *_WRITE)
@@ -99,7 +99,7 @@ class Options:
         return int(said or 0)
 
     def connection(self) -> Connection:
-        brokers = tuple(part.strip() for part in self.text("brokers").split(",") if part.strip())
+        brokers = self._list(self._one_of("brokers", "broker"))
         if not brokers:
             raise UsageError("option brokers: HOST:PORT of one broker or several, with commas between them, is needed")
         for broker in brokers:
@@ -136,23 +136,26 @@ class Options:
 
     def _topics(self) -> tuple[tuple[str, ...], bool]:
         """The topics to read, or the filters that take them in; whether they are filters."""
-        topics, filters = self._list("subscribe"), self._list("subscribePattern")
-        if topics and filters:
-            raise UsageError("option subscribePattern: subscribe is given too; only one can be meant")
-        if not topics and not filters:
+        option = self._one_of("subscribe", "subscribePattern", "topics")
+        names = self._list(option)
+        if not names:
             raise UsageError(
                 "option subscribe: the topics to read, with commas between them, are needed, or subscribePattern"
             )
-        for topic in topics:
-            check_topic(topic)
-        for pattern in filters:
-            if set(pattern) & _OF_EXPRESSIONS:
-                raise UsageError(f"option subscribePattern: {pattern!r} looks like a regular expression; {_FILTERS}")
-            try:
-                check_filter(pattern)
-            except UsageError as error:
-                raise UsageError(f"option subscribePattern: {error}") from None
-        return topics or filters, bool(filters)
+        by_filter = option == "subscribePattern" or (option == "topics" and any(map(is_filter, names)))
+        for name in names:
+            if by_filter:
+                _check_filter(option, name)
+            else:
+                check_topic(name)
+        return names, by_filter
+
+    def _one_of(self, *options: str) -> str:
+        """The one that is given, or the first."""
+        given = [name for name in options if self.text(name)]
+        if len(given) > 1:
+            raise UsageError(f"option {given[1]}: {given[0]} is given too; only one can be meant")
+        return given[0] if given else options[0]
 
     def _list(self, name: str) -> tuple[str, ...]:
         parts = (part.strip() for part in self.text(name).split(","))
@@ -202,6 +205,15 @@ class Options:
             check_topic(topic)
         level_of(guarantee)
         return WriteOptions(self.connection(), topic, guarantee)
+
+
+def _check_filter(option: str, pattern: str) -> None:
+    if set(pattern) & _OF_EXPRESSIONS:
+        raise UsageError(f"option {option}: {pattern!r} looks like a regular expression; {_FILTERS}")
+    try:
+        check_filter(pattern)
+    except UsageError as error:
+        raise UsageError(f"option {option}: {error}") from None
 
 
 _LAST_MS = 253_402_300_800_000

@@ -27,7 +27,7 @@ from ordercast.streaming.options import Options, ReadOptions
 from ordercast.streaming.sink import BatchSink, StreamSink
 
 
-class KeptTopicsSource(DataSource):
+class OrdercastSource(DataSource):
     """The source behind `format("ordercast")`. Options are checked here, where Spark says what is wrong with them."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
