@@ -116,7 +116,7 @@ class Inbox:
         return self._take(timeout)
 
     def batches(self) -> Iterator[Sequence[Publication]]:
-        """What is at hand, several messages of one topic at a time."""
+        """Messages at hand, several of one topic at a time."""
         rest = list(self._rest)
         if rest:
             yield rest

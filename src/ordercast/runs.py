@@ -29,7 +29,7 @@ class Run:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What the judge says, without Spark."""
+        """The judge's verdict, without Spark."""
         from ordercast.verify.judge import judge_path
 
         (verdict,) = judge_path(self.path)
@@ -37,7 +37,7 @@ class Run:
 
     @cached_property
     def metrics(self) -> RunMetrics:
-        """What the run cost, measured without Spark."""
+        """The costs of the run, measured without Spark."""
         from ordercast.verify.metrics.local import measure
 
         (metrics,) = measure([self.path])

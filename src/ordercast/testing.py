@@ -46,7 +46,7 @@ _PATIENCE_S = 20.0
 
 
 def parents(count: int, shape: Shape) -> list[int | None]:
-    """Who is under whom: everybody under the first, one under the other, or two under each."""
+    """The parent of each broker: everybody under the first, one under the other, or two under each."""
     if shape == "star":
         return [None, *[0] * (count - 1)]
     if shape == "line":

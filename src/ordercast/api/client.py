@@ -76,7 +76,7 @@ class Client(PublishingClient):
 
     @property
     def unanswered(self) -> tuple[Publication, ...]:
-        """What the last session of this data directory, which the broker tree gave up, was never told to be safe.
+        """Publications of the data directory's last session, given up by the broker tree, that were never called safe.
 
         Others may have got it or not, nobody knows. It is not published again: that is for the application to decide,
         which then calls `forget_unanswered`.
@@ -120,7 +120,7 @@ class Client(PublishingClient):
         return await self._requests.reply(request, payload, **options)
 
     def answer_by(self, reply: Callable[..., Any]) -> None:
-        """What `message.reply` does at this client, in inboxes that are opened from now on."""
+        """Set the function behind `message.reply`, for inboxes that are opened from now on."""
         self._bridge.subscriptions.view = HandedView(reply)
 
     # Subscribing

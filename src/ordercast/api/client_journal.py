@@ -38,7 +38,7 @@ def open_journal(trace: Path, client: str, session: int, kept: SavedClient | Non
 
 
 def told_of(entry: Publication) -> dict[str, str]:
-    """What the row of a publication says besides its columns: when, on the wall clock, and what it carries."""
+    """The extra content of a publication's row: its wall-clock time, and what it carries."""
     told = entry.extras.told() if entry.extras is not None else {}
     return {INFO_PUBLISHED: str(entry.published_ns), **told}
 

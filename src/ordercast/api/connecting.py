@@ -216,7 +216,7 @@ def _new_session() -> int:
 def _identity(
     options: ConnectOptions, ledger: SqliteLedger | None, *, renewed: bool, above: int
 ) -> tuple[str, int, SavedClient | None, bool]:
-    """Who this is: the session that the data directory holds, or a new one that nobody has ever been.
+    """This client's session: the one that the data directory holds, or a new one that nobody has ever been.
 
     The last part says whether it is one that was there before.
     """

@@ -35,7 +35,7 @@ class Part(Publication, frozen=True, array_like=True, gc=False):
 
     @property
     def id(self) -> str:
-        """That of the whole, and the number of the part."""
+        """The id of the whole message, with the number of this part."""
         return f"{super().id}.{self.part}"
 
 

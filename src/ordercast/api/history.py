@@ -165,7 +165,7 @@ class History:
 
 
 def failure(topic: Topic, code: str, cut: Vector) -> Exception:
-    """What an application hears when the past cannot be had."""
+    """The error that an application gets when the past cannot be had."""
     if code == "denied":
         return SubscribeDenied(topic, "no right to subscribe to it, and so none to its history")
     if code == "unkept":

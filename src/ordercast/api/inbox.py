@@ -87,7 +87,7 @@ class Inbox:
         return self._page
 
     async def batches(self) -> AsyncIterator[Sequence[Publication]]:
-        """What is at hand, several messages of one topic at a time: the fastest way to read."""
+        """Messages at hand, several of one topic at a time: the fastest way to read."""
         try:
             while True:
                 yield await self.get_batch()

@@ -169,7 +169,7 @@ class SqliteLedger:
         self.replay(topic, SavedReplay(reached, optional=told))
 
     def saved(self) -> SavedClient:
-        """What the next life goes on from."""
+        """The state that the next life goes on from."""
         topics: dict[Topic, SavedTopic] = {}
         rows = self._db.execute("SELECT topic, receives, granted, counter, untaken, have, base FROM topics")
         for topic, receives, granted, counter, untaken, have, base in rows:

@@ -51,7 +51,7 @@ def extras_of(
     headers: Mapping[bytes, bytes] | None, expires_after: float | None, dedup: str, published_ns: int,
     given: Extras | None = None,
 ) -> Extras | None:  # fmt: skip
-    """What the options ask for, beside what is `given`; None: nothing. A UsageError names what is wrong."""
+    """Extras that the options ask for, added to those `given`; None: none. A UsageError names what is wrong."""
     base = given if given is not None else Extras()
     named = checked_headers(headers) if headers else base.headers
     if dedup and (not isinstance(dedup, str) or len(dedup) > LONGEST_DEDUP):

@@ -53,7 +53,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """What `str` has made of a position; a UsageError if it is none."""
+        """The position that `str` wrote as this text; a UsageError if it is none."""
         cuts = _unpacked(text)
         if cuts is None or any(not 0 <= number < _MOST for cut in cuts.values() for number in cut.values()):
             raise UsageError(f"position: {text[:40]!r} is none")
@@ -83,7 +83,7 @@ class Position:
 
 
 def _unpacked(text: str) -> dict[Topic, Vector] | None:
-    """What the text says; None if it says nothing, or too much."""
+    """The position that the text encodes; None if it encodes none, or too large a one."""
     unpacking = zlib.decompressobj()
     try:
         packed = base64.b64decode(text.removeprefix(_PREFIX) + "===", altchars=b"-_", validate=False)
@@ -95,7 +95,7 @@ def _unpacked(text: str) -> dict[Topic, Vector] | None:
 
 
 def start_of(said: str | Position | dt.datetime, topic: Topic) -> Start | None:
-    """Where a reader of the topic begins; None: now."""
+    """The place where a reader of the topic begins; None: now."""
     if isinstance(said, Position):
         return at(said.of(topic))
     if isinstance(said, dt.datetime):

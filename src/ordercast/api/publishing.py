@@ -212,7 +212,7 @@ class PublishingClient:
         return named
 
     def _begin(self, topic: str, payload: bytes, guarantee: str | Guarantee) -> tuple[Guarantee, str]:
-        """What is looked at once a turn, or when something is unusual."""
+        """Checks that are made once a turn, or when something is unusual."""
         self._life.check()
         if not isinstance(payload, bytes):
             raise UsageError(f"payload: bytes are needed, not {type(payload).__name__}")

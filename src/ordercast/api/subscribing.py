@@ -52,7 +52,7 @@ class Subscribing:
             self._host.turn(self._machine.subscribe, Topic(topic))
 
     def _past(self, topic: str, start: str | Position | dt.datetime) -> PastStart | None:
-        """Where the subscription begins; None: now, or where an earlier life of this client was."""
+        """The place where the subscription begins; None: now, or where an earlier life of this client was."""
         begin, subscriptions = start_of(start, Topic(topic)), self._subscriptions
         if begin is None or Topic(topic) in subscriptions.expected or topic in subscriptions.expected_filters:
             return None
@@ -89,7 +89,7 @@ class Subscribing:
         return unread
 
     def _unread(self, inbox: Inbox) -> list[Topic]:
-        """What only this inbox read."""
+        """Topics that only this inbox reads."""
         wanted = [topic for topic, membership in self._machine.topics.items() if membership.wants]
         return [
             topic

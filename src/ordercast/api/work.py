@@ -199,7 +199,7 @@ class WorkInbox:
             self._waiter = None
 
     def _hand_out(self) -> None:
-        """What the member has been given goes to the application, in this order."""
+        """Hand the member's work to the application, in the order in which it was given."""
         ready, self._member.ready = self._member.ready, []
         self._work += [self._message(held) for held in ready]
         self._wake()

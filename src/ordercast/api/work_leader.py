@@ -197,7 +197,7 @@ class LeaderTask:
         return found
 
     async def _written(self) -> list[GroupProgress]:
-        """What leaders have written down, in the history of the group's topic."""
+        """Records of earlier leaders, from the history of the group's topic."""
         try:
             history = self._client.read([self._state])
             found = await history.last(_MOST_WORDS)
@@ -213,7 +213,7 @@ class LeaderTask:
         return _words_in(found)
 
     async def _beginning(self) -> Vector:
-        """Where a new group begins: what is before it is nobody's work."""
+        """The place where a new group begins: what is before it is nobody's work."""
         if self._start == "earliest":
             return {}
         if isinstance(self._start, Position):

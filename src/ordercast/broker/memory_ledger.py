@@ -28,7 +28,7 @@ class MemoryBrokerLedger:
         self._directory = KnownDirectory()
 
     def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
-        """What is written again (a prepared publication that is committed) takes its later place."""
+        """Write entries; one that is written again (a prepared publication, committed) takes its later place."""
         held = self._entries.setdefault(topic, OrderedDict())
         for entry in entries:
             key = (entry.origin, entry.number)

@@ -109,7 +109,7 @@ class RosterBook(State):
         return True
 
     def _count(self, topic: Topic, member: Origin) -> None:
-        """What is known about the member has changed: no look at all others for it."""
+        """Count a member anew whose entry has changed, without a look at all others."""
         known = self._live.get(topic)
         if known is None:
             return
@@ -290,7 +290,7 @@ def departure(topic: Topic, member: Origin, epoch: int) -> Fenced:
 
 
 def touched(who: Origin) -> tuple[Origin, Topic | None]:
-    """Whom an ended entry is about: a session, or one topic of it."""
+    """The session, or the one topic of it, that an ended entry is about."""
     member, _, topic = who.partition(_APART)
     return Origin(member), Topic(topic) if topic else None
 
@@ -300,6 +300,6 @@ def _departure(topic: Topic, member: Origin) -> Origin:
 
 
 def parsed(entry: Origin) -> tuple[Origin, int]:
-    """What `written` wrote."""
+    """The entry that `written` wrote as this text."""
     member, _, epoch = entry.partition(_APART)
     return Origin(member), int(epoch)

@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def _keep_interrupts_quiet() -> None:
-    """Whoever presses Ctrl-C knows it: what Spark's bridge to Java logs about it is not worth a page."""
+    """Silence what Spark's bridge to Java logs about Ctrl-C: whoever pressed it knows."""
     logging.getLogger().addFilter(_is_no_interrupt)
     bridge = logging.getLogger("py4j")
     bridge.addHandler(logging.NullHandler())

@@ -49,7 +49,7 @@ def explain(error: Exception) -> tuple[str, int]:
 
 
 def _failure(error: Exception) -> str:
-    """What failed inside, and where; the environment variable ORDERCAST_TRACEBACK shows the way there."""
+    """A line about what failed inside, and where; ORDERCAST_TRACEBACK in the environment shows the way there."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
     said = " ".join(str(error).split())[:_LONGEST]

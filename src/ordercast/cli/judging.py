@@ -236,7 +236,7 @@ def _measure(paths: list[str], master: str | None, *, spark: bool, engine: str) 
 
 
 def _manifests_elsewhere(paths: list[str], master: str | None) -> dict[str, Manifest]:
-    """What the runs say of themselves at paths that only Spark can read."""
+    """Manifests of the runs at paths that only Spark can read."""
     elsewhere = [path for path in paths if _is_elsewhere(path)]
     if not elsewhere:
         return {}

@@ -112,7 +112,7 @@ async def _publish(
     client: Client, topic: str, lines: AsyncIterator[list[bytes]], options: dict[str, Any], timeout: float | None, *,
     quiet: bool,
 ) -> None:  # fmt: skip
-    """What is read together is published together, and printed when all of it is safe."""
+    """Publish what is read together, together, and print it when all of it is safe."""
     async for batch in lines:
         ids = [client.publish_soon(topic, line, **options) for line in batch]
         await client.drain(timeout)
@@ -237,7 +237,7 @@ def tls_of(ca: Path | None, cert: Path | None, cert_key: Path | None, *, asked: 
 async def _print_deliveries(
     inboxes: list[Inbox | WorkInbox], count: int, timeout: float | None, written: Callable[[Publication], str]
 ) -> int:
-    """How many were printed before the count, the timeout or the end came."""
+    """Print deliveries until the count, the timeout or the end comes; returns how many."""
     from ordercast.api import Work
 
     printed = 0
@@ -302,7 +302,7 @@ def _text(data: bytes) -> str:
 
 
 def _printable(text: str) -> str:
-    """What strangers publish must not steer the terminal that it is printed on: control characters are spelled out."""
+    """A text with its control characters spelled out: strangers must not steer the terminal it is printed on."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

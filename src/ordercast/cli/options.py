@@ -36,7 +36,7 @@ Sets = Annotated[
 
 
 def console() -> Console:
-    """Where tables go. A pipe or a file has no width of its own; tables should not fold there as on a narrow screen.
+    """A console for tables. A pipe or file has no width of its own; tables must not fold there as on a screen.
 
     A reader that goes away before the end has seen enough: the rest is not printed, and the exit code stays.
     """

@@ -90,7 +90,7 @@ class Deliveries(State):
                 self.consumed(membership.topic, len(batch))
 
     def hand_over_again(self) -> None:
-        """What the application of an earlier life was handed and had not taken."""
+        """Hand over again what the application of an earlier life was handed and had not taken."""
         for membership in self.session.memberships():
             if not self.replays.holds(membership.topic) or self.replays.waits_to_join(membership.topic):
                 for batch in tuple(membership.untaken):

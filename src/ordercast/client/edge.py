@@ -165,7 +165,7 @@ class Edge(State):
         self.wires.set_timer(BEAT, period, background=True)
 
     def begin_anew(self, reason: str) -> None:
-        """What this edge knows of the session is of no use: the next Attach says something else."""
+        """Forget this edge's knowledge of the session: the next Attach says something else."""
         if self.connection is not None:
             self._give_up(reason)
 

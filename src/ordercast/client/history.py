@@ -122,7 +122,7 @@ class HistoryRead(State):
         self.passes = 0
 
     def fresh(self, records: Sequence[bytes]) -> tuple[list[Publication], Vector]:
-        """What is new and wanted of the records, and how far they reach."""
+        """Records that are new and wanted, and how far all of them reach."""
         assert self.progress is not None
         assert self.until is not None
         progress, high = self.progress, self.until.get

@@ -74,7 +74,7 @@ class TopicJoining(State):
         return membership
 
     def _ask_for_more(self, membership: Membership) -> None:
-        """Who only published wants to receive too: at once, or others may say something before it is confirmed."""
+        """Ask for deliveries too, after only publishing; at once: others may speak before it is confirmed."""
         if membership.phase == ASKED:
             membership.asked_to_receive = True  # Its Resume says so.
         elif membership.phase in (RESUMED, GRANTED, LIVE):

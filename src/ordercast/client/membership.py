@@ -95,7 +95,7 @@ class Membership(State):
         self.unsent = list(self.outbox.values())
 
     def batches(self, most: int, most_bytes: int, window_bytes: int) -> Iterator[tuple[Publication, ...]]:
-        """What waits to be sent, in packets' worths; once all are taken only what is beyond the window waits."""
+        """Publications that wait to be sent, a packet at a time; afterwards only what is beyond the window waits."""
         if self.bytes_under_way >= window_bytes:
             return
         sent = 0
@@ -133,7 +133,7 @@ class Membership(State):
         self.open = open_
 
     def unanswered(self) -> list[Publication]:
-        """What is in the outbox and was never called safe."""
+        """Publications in the outbox that were never called safe."""
         low, extras = self.levels.get(SAFE, (0, ()))
         return [entry for number, entry in self.outbox.items() if number > low and number not in extras]
 
@@ -170,7 +170,7 @@ class Membership(State):
         return b"".join(known.get((entry.origin, entry.number), NO_SEAL) for entry in entries)
 
     def proof(self, entries: Sequence[Publication]) -> Sealed | None:
-        """That the base and these deliveries are as brokers said; None where they never proved anything."""
+        """The seal that shows that base and deliveries are as brokers said; None where they never proved anything."""
         if not self.sealed and not self.base_seals:
             return None
         base = b"".join(self.base_seals.get(origin, NO_SEAL) for origin in self.base)

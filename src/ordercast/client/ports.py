@@ -141,7 +141,7 @@ class ClientLedger(Protocol):
         """BRK-F8: what is kept of these sessions one by one goes."""
 
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
-        """What this client is in the topic, or wants to be; None: nothing any more."""
+        """Write this client's membership in the topic, had or wanted; None: none any more."""
 
     def watched(self, patterns: tuple[str, ...]) -> None: ...
 
@@ -161,7 +161,7 @@ class ClientLedger(Protocol):
         """Everything up to here is stable: out of history and outbox; and counts as received. Seals prove it."""
 
     def replay(self, topic: Topic, replay: SavedReplay | None) -> None:
-        """How far the past was taken, of which everything counts as received; None: it is over."""
+        """Write how far the past was taken, of which everything counts as received; None: it is over."""
 
     def lost(self, unanswered: Sequence[Publication]) -> None:
         """BRK-C9: the session is over. These go out of the outbox and stay for the application to decide about."""

@@ -33,7 +33,7 @@ def mix(salted: int, a: int, b: int = 0) -> int:
 
 
 def spread(a: int, b: int = 0) -> int:
-    """What `mix` makes of its two integers, for those who mix many salts with the same ones."""
+    """The part of `mix` that depends on the two integers alone, for those who mix many salts with them."""
     return (a * _SPREAD_A ^ b * _SPREAD_B) & _MASK
 
 

@@ -33,7 +33,7 @@ def plain_origin(origin: Origin) -> Origin:
 
 
 def ticket_of(origin: Origin) -> tuple[str, int] | None:
-    """Who has given the session its ticket (a broker in one life), and the number on it; None: it has none."""
+    """The broker incarnation that gave the session its ticket, and the ticket's number; None: it has none."""
     _, tilde, rest = origin.partition(_LIFE)
     if not tilde:
         return None

@@ -85,7 +85,7 @@ class State:
             raise _refusal(other, name, error) from None
 
     def save(self) -> dict[str, Any]:
-        """What must survive a restart, independent of this object."""
+        """A copy of the attributes that must survive a restart, independent of this object."""
         saved: dict[str, Any] = {}
         for name in self.durable:
             value = getattr(self, name)

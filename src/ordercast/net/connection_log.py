@@ -37,7 +37,7 @@ class ConnectionLog:
         self._log(logging.INFO, "connected", connection, kind=peer.kind, life=peer.life)
 
     def ended(self, connection: EndedConnection, end: ConnectionEnd) -> None:
-        """Whoever never introduced itself is complained of in one line for all of its address, now and then."""
+        """Log the end of a connection; strangers share one line for all of their address, now and then."""
         facts: dict[str, object] = {"why": end.why, "reason": end.reason}
         if end.complaint and connection.peer is None and connection.host:
             facts["times"] = times = self._strangers.complaints(connection.host, time.monotonic_ns())

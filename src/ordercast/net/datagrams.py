@@ -109,7 +109,7 @@ class Datagrams:
         return self._any_host and to.rpartition(":")[2] == self._me.address.rpartition(":")[2]
 
     def _find(self, address: str) -> tuple[Any, str] | None:
-        """Where that is, if it can be said at once; a name is looked up, and what is cast meanwhile is lost."""
+        """The address of a peer, if it is known at once; a name is looked up, and what is cast meanwhile is lost."""
         try:
             host, port = split_address(address)
             literal = str(ipaddress.ip_address(host))

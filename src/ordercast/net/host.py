@@ -127,7 +127,7 @@ class ProcessHost:
         self.input(self.beginning())
 
     def beginning(self) -> Callable[[], None]:
-        """What the machine is told first."""
+        """The machine's first input."""
         return self.machine.on_start
 
     async def _listen(self, listen: str | socket.socket) -> None:
@@ -252,7 +252,7 @@ class ProcessHost:
                 self.send(connection, packet)
 
     def _give_up(self, wire: WireConnection, packet: Packet, size: int) -> None:
-        """What cannot be said ends the connection, which begins anew without it, and never this process."""
+        """End a connection on which something cannot be said; it begins anew without that. Never ends this process."""
         most = self._most_bytes
         reason = f"{type(packet).__name__} has {size} bytes; {most} are allowed (max_packet_bytes)"
         wire.refuse(ConnectionEnd("long", reason))

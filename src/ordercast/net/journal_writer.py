@@ -66,7 +66,7 @@ class JournalWriter:
         return self._journal.mark() if self._journal is not None else 0
 
     def rewind(self, mark: int = 0) -> None:
-        """What was recorded since, in this turn, never happened."""
+        """Drop what was recorded since, in this turn: it never happened."""
         if self._journal is not None:
             self._journal.rewind(mark)
 

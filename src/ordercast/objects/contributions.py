@@ -130,7 +130,7 @@ class Contributions:
         return sum(total for _, total in self._totals.get(name, {}).values())
 
     def total(self, name: str, entry: int) -> int:
-        """What was added under the entry, by all its owners."""
+        """The sum of what all owners of the entry added under it."""
         return self._totals.get(name, {}).get(entry, (0, 0))[1]
 
     def elements(self, name: str) -> frozenset[Element]:
@@ -140,7 +140,7 @@ class Contributions:
         return element in self._sets.get(name, ())
 
     def words(self, name: str) -> list[Any]:
-        """What processes said last, the one that spoke last at the end."""
+        """Each process's last contribution, the latest one at the end."""
         said = self._words.get(name, {}).values()
         return [value for _, value in sorted(said, key=_when)]
 

@@ -132,17 +132,17 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where others reach it."""
+        """The address at which others reach this process."""
         return self._host.me.address
 
     @property
     def counters(self) -> dict[str, int]:
-        """What the process has counted: casts, updates that were obsolete, ranges that were skipped, and more."""
+        """Counters of the process: casts, updates that were obsolete, ranges that were skipped, and more."""
         return dict(sorted(self._host.counters.items()))
 
     @property
     def failure(self) -> BaseException | None:
-        """What stopped the process, if it did not stop on purpose."""
+        """The failure that stopped the process, if it did not stop on purpose."""
         return self._host.failure
 
     async def start(self, listen: str) -> None:

@@ -120,7 +120,7 @@ class Merged(Generic[Value]):
 
     @property
     def own(self) -> Any:
-        """What this process said last, in this life or, as far as others have told it, in an earlier one."""
+        """This process's last contribution, in this life or, as far as others have told it, in an earlier one."""
         return self._replica.state.word(self.name, self._replica.process)
 
     async def contribute(self, contribution: Any) -> None:

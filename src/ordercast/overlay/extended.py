@@ -124,7 +124,7 @@ class Routes:
     # Groups
 
     def audience(self, members: frozenset[int] | None) -> Audience:
-        """Where these are; None: everybody. All who ask for the same get the same object."""
+        """The nodes of these members; None: everybody. All who ask for the same get the same object."""
         if members is None:
             return self._everybody
         known = self._audiences.get(members)
@@ -142,7 +142,7 @@ class Routes:
         return below
 
     def group(self, topic: Topic) -> Audience:
-        """Where the members at the start are."""
+        """The nodes of the members at the start."""
         known = self._groups.get(topic)
         if known is None:
             known = self._groups[topic] = self.audience(None if self._lists is None else self._lists[topic])

@@ -96,7 +96,7 @@ class Sampler(State):
         """A connection to the peer is up. `dialed`: by this process."""
 
     def on_unreachable(self, address: str) -> None:
-        """Whoever was to be met there does not answer."""
+        """The peer that was to be met there does not answer."""
 
     def on_safe(self, peer: Origin) -> None:
         """Both directions of the link to the peer are in use now."""

@@ -146,7 +146,7 @@ class ViewSampler(Sampler, ABC):
         self.wires.set_timer("round", delay, background=True)
 
     def _no_reply(self) -> None:
-        """Whoever does not answer in time counts as gone."""
+        """Count a partner that does not answer in time as gone."""
         partner, self.partner, self.offered = self.partner, None, []
         if partner is not None:
             self.wires.count("unanswered_exchanges")
@@ -201,14 +201,14 @@ class ViewSampler(Sampler, ABC):
 
     @abstractmethod
     def _given(self, peer: Origin, round_: int) -> list[Arc]:
-        """What is given to whom asked in that round of its own."""
+        """The arcs given to the partner that asked in that round of its own."""
 
     @abstractmethod
     def _settle(self, given: list[Arc], taken: list[Arc], via: Origin) -> None:
-        """What becomes of the arcs of both sides; their giver is where locks pass."""
+        """Exchange the arcs of both sides; their giver is where locks pass."""
 
     def _answered(self, offered: list[Arc], taken: list[Arc], via: Origin) -> None:
-        """What becomes of them at the side that asked: the first of `offered` is the arc to the partner."""
+        """Exchange arcs at the side that asked: the first of `offered` is the arc to the partner."""
         self._settle(offered, taken, via)
 
     def _begin(self, partner: Origin, offered: list[Arc]) -> None:
@@ -293,7 +293,7 @@ def holds_arc(mine: str, theirs: str) -> bool:
 
 
 def check_contact(peer: Origin, contact: Contact) -> None:
-    """Whoever names somebody says who and where that is."""
+    """Refuse a contact that does not say who and where it is."""
     if not contact.pid or not contact.address:
         raise PeerError(peer, "names somebody without a name or an address")
 

@@ -89,7 +89,7 @@ def weighed_pieces(
 
 
 def _end_of_piece(entries: Sequence[Publication], start: int, last: int, most_bytes: int) -> int:
-    """Where a piece ends that begins with `start`, at `last` at most."""
+    """The end of a piece that begins with `start`, at `last` at most."""
     size = 0
     for i in range(start, last):
         entry = entries[i]
@@ -103,7 +103,7 @@ def _end_of_piece(entries: Sequence[Publication], start: int, last: int, most_by
 
 
 def _besides(entries: Sequence[Publication]) -> int:
-    """What they take on the wire besides what they carry, at most. Mostly all are alike, which is seen at a glance."""
+    """Their bytes on the wire besides what they carry, at most. Mostly all are alike, which is seen at a glance."""
     origins, keys = [entry.origin for entry in entries], [entry.keys for entry in entries]
     letters = len(entries[0].topic) * len(entries)
     letters += len(origins[0]) * len(origins) if _alike(origins) else sum(map(len, origins))

@@ -85,7 +85,7 @@ def _add(bounds: list[int], first: int, behind: int) -> None:
 
 
 def senseless(closed: Closed) -> str:
-    """What in it cannot be a set of closed sessions; nothing if it can."""
+    """The reason why this cannot be a set of closed sessions; empty if it can."""
     for issuer, bounds in closed.items():
         if not _is_rising(bounds) or not _is_issuer(issuer):
             return f"closed sessions {str(bounds)[:40]} of {issuer[:40]!r}"

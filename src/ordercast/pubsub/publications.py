@@ -50,12 +50,12 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def headers(self) -> dict[bytes, bytes]:
-        """What its publisher wrote beside the payload; empty if nothing."""
+        """The publisher's headers beside the payload; empty if there are none."""
         return dict(self.extras.headers) if self.extras is not None else {}
 
     @property
     def published_at(self) -> Moment:
-        """When it was published, by the clock of its publisher's machine."""
+        """The time of publication, by the clock of its publisher's machine."""
         return moment(self.published_ns)
 
     @property

@@ -116,7 +116,7 @@ def _overview(runs: Sequence[RunReport]) -> Markup:
 
 
 def _labels(runs: Sequence[RunReport]) -> list[str]:
-    """What to call each run: its id, or its path where ids repeat."""
+    """A label for each run: its id, or its path where ids repeat."""
     ids = [run.verdict.run for run in runs]
     return ids if len(set(ids)) == len(ids) else [run.verdict.path for run in runs]
 
@@ -171,7 +171,7 @@ def _what_was_run(run: RunReport) -> Markup:
 
 
 def _crashes(metrics: RunMetrics) -> str:
-    """What the trace tells where the manifest does not count."""
+    """Crashes from the trace where the manifest does not count them."""
     crashes = sum(mark.kind == "crash" for mark in metrics.marks)
     return f"crash {crashes}" if crashes else ""
 

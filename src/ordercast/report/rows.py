@@ -39,7 +39,7 @@ def outcome(verdict: Verdict) -> str:
 
 
 def owed(verdict: Verdict) -> str:
-    """What receivers owed and what became of it, in one line."""
+    """The duties of receivers and what became of them, in one line."""
     parts = ", ".join(f"{number(int(verdict.facts[name]))} {name}" for name in (MADE, MISSING, EXCUSED))
     return f"deliveries owed: {number(int(verdict.facts[OWED]))} ({parts})"
 
@@ -172,7 +172,7 @@ def repairs(metrics: RunMetrics) -> list[tuple[str, ...]]:
 
 
 def _place(repair: MeasuredRepair) -> str:
-    """Where a repair or failover ended."""
+    """The place where a repair or failover ended."""
     if repair.attached_ms is None:
         return NONE
     if repair.client:

@@ -135,7 +135,7 @@ def _inlined(path: Path, caption: str) -> Markup:
 
 
 def _results(results: ResultTable) -> list[Markup]:
-    """What differs between the runs beside what was measured, a few columns at a time so that none is cut off."""
+    """Tables of what differs between the runs and what was measured, a few columns at a time: none is cut off."""
     if not results.rows:
         return []
     columns = dict(zip(results.headers, zip(*results.rows, strict=True), strict=True))

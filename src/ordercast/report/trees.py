@@ -65,7 +65,7 @@ def layout(parents: dict[str, str], clients: dict[str, str]) -> dict[str, Spot]:
 
 
 def _client_labels(clients: dict[str, str]) -> dict[str, str]:
-    """What is drawn for clients, with the broker it hangs from."""
+    """Labels of the clients, with the broker that each hangs from."""
     of_broker: dict[str, list[str]] = {}
     for client, edge in clients.items():
         of_broker.setdefault(edge, []).append(client)

@@ -104,7 +104,7 @@ class Chooser:
 
 
 def publishers_of(load: DrawnLoad, where: str, people: Population) -> list[NodeId]:
-    """Who publishes for the load, in the order of nodes or as listed."""
+    """The publishers of the load, in the order of nodes or as listed."""
     if load.publishers == "all":
         return list(people.nodes)
     if load.publishers == "clients":
@@ -149,7 +149,7 @@ def claimed_guarantee(workload: Iterable[Workload], default: Guarantee) -> str:
 
 
 def _destinations(load: DrawnLoad, where: str, people: Population) -> Choose | None:
-    """How a message without topic finds its destinations; None: it has a topic."""
+    """The choice of destinations for a message without topic; None: it has a topic."""
     if load.to is not None and load.destinations:
         raise UsageError(f"{where}: give either destinations or to")
     to = RandomTo(count=load.destinations) if load.destinations else load.to

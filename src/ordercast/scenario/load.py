@@ -122,7 +122,7 @@ def _check_numbers(value: Any, where: str) -> None:
 
 
 def _explain(error: str) -> UsageError:
-    """What msgspec says, with the place first and the nearest valid name where a name is wrong."""
+    """An error of msgspec in our words: the place first, and the nearest valid name where a name is wrong."""
     problem, _, path = error.partition(" - at `")
     path = path.removesuffix("`") or "$"
     where = path[2:] or "top level"

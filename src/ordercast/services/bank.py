@@ -20,7 +20,7 @@ class BankService:
 
     @operation(level="eventual", keys=lambda acc: [acc], read_only=True)
     def get_balance(self, acc: str) -> int:
-        """What this replica thinks the account holds."""
+        """The balance of the account at this replica."""
         return self._balance(acc)
 
     @operation(level="causal", keys=lambda acc, amount: [acc], commutes_with=["deposit"])  # noqa: ARG005

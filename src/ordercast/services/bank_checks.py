@@ -55,7 +55,7 @@ def steps_of(applied: Applied) -> list[BankStep]:
 
 
 def balances_of(replica: Replica, topic: str = TOPIC) -> dict[str, int]:
-    """Where a replica stands."""
+    """The balances of a replica."""
     return {account: int(held) for account, held in replica.contents(Topic(topic), "BankService").items()}
 
 
@@ -78,7 +78,7 @@ def _arithmetic(history: ReplicaHistory) -> list[str]:
 
 
 def _change(step: BankStep) -> int:
-    """What an operation that happened adds to the sum of all balances."""
+    """The change of the sum of all balances by an operation that happened."""
     match step.operation:
         case "deposit":
             return int(step.arguments[1])

@@ -45,7 +45,7 @@ def as_bank_call(publication: Publication) -> Call:
 
 
 def bank_histories(deliveries: Mapping[str, Sequence[Publication]]) -> list[ReplicaHistory]:
-    """What bank replicas would have done with these deliveries of one topic; for `bank_violations`."""
+    """Histories of bank replicas that apply these deliveries of one topic; for `bank_violations`."""
     return [replay(name, publications) for name, publications in sorted(deliveries.items())]
 
 

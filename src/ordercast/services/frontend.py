@@ -100,7 +100,7 @@ class CallableOperation:
 
 
 def plan(service: type, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Planned:
-    """What the publication of a call looks like; a UsageError says what is wrong with the call."""
+    """The publication of a call; a UsageError says what is wrong with the call."""
     declared = service_of(service)
     operation = declared.operation(name)
     arguments = operation.arguments(args, kwargs)

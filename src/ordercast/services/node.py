@@ -277,7 +277,7 @@ class ReplicaNode:
             self._restored(self.replica)
 
     async def _keep_asking(self, topic: Topic, base: Vector) -> None:
-        """Whoever was picked may have died: ask again until the state is here."""
+        """Ask for the state again until it is here: whoever was picked may have died."""
         while not self._ready[topic].is_set():
             await self._with_store(self._exchange.ask, topic, base)
             try:
@@ -335,7 +335,7 @@ class ReplicaNode:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Whoever is cancelled meanwhile still waits: a thread that uses the store cannot be called back."""
+    """Wait for a thread even when cancelled: one that uses the store cannot be called back."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

@@ -196,7 +196,7 @@ def service(
 
 
 def service_of(cls: type) -> Service:
-    """What `@service` found out about the class."""
+    """The declaration that `@service` made of the class."""
     found = vars(cls).get(_SERVICE)
     if not isinstance(found, Service):
         raise UsageError(f"{cls.__name__} is not a service; decorate it with @service")

@@ -62,7 +62,7 @@ class Replica:
     # What it has
 
     def received(self, topic: Topic) -> Summary:
-        """What this replica has applied: the `have` of its first resume."""
+        """The publications that this replica has applied: the `have` of its first resume."""
         return self._received_of(topic).summary()
 
     def has(self, publication: Publication) -> bool:

@@ -61,7 +61,7 @@ def control_topic(topic: Topic) -> Topic:
 
 
 def data_topic(topic: Topic) -> Topic | None:
-    """Whose control topic it is; None: it is none."""
+    """The topic that a control topic belongs to; None: it is no control topic."""
     return Topic(topic.removeprefix(_CONTROL)) if topic.startswith(_CONTROL) else None
 
 

@@ -78,7 +78,7 @@ class _Listener(Recorder):
 
 
 def deeds_of(scenario: Scenario, protocol: ProtocolInfo, seed: int) -> list[Deed]:
-    """What the applications of a run did, in order of time."""
+    """The deeds of a run's applications, in order of time."""
     listener = _Listener(protocol)
     kind = kind_of(protocol)
     kind.live(kind.build(scenario, protocol, seed, listener))
@@ -87,7 +87,7 @@ def deeds_of(scenario: Scenario, protocol: ProtocolInfo, seed: int) -> list[Deed
 
 
 def _asked(scenario: Scenario) -> list[Deed]:
-    """Subscriptions as schedules ask for them, where a run records only when they begin to count."""
+    """The time at which the application asked; a node that is busy or down may publish later than that."""
     steps = [step for load in scenario.workload if isinstance(load, Schedule) for step in load.steps]
     return [Deed(step, after=step.after or "") for step in steps if step.do != "publish"]
 

@@ -12,7 +12,7 @@ from ordercast.sim.run import WorldKind
 
 
 def kind_of(protocol: ProtocolInfo) -> WorldKind[Any]:
-    """How its world is built, lives and is summed up."""
+    """The kind of a scenario's world: how it is built, lives and is summed up."""
     if protocol.name == BROKER.name:
         from ordercast.sim.pubsub import run as pubsub  # Late: nobody else needs brokers and clients.
 

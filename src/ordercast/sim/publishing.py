@@ -74,7 +74,7 @@ class WorkloadView(Protocol):
     def groups(self) -> Mapping[Topic, tuple[NodeId, ...]]: ...
     @property
     def members(self) -> Mapping[Topic, set[NodeId]]:
-        """Who is a member now."""
+        """The members now."""
 
     @property
     def default_guarantee(self) -> Guarantee: ...

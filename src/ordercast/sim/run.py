@@ -147,7 +147,7 @@ def rare_collections() -> Iterator[None]:
 
 
 def manifest_of(world: World, run_id: str, *, drained: bool) -> Manifest:
-    """What the trace of a world that has lived says of itself."""
+    """The manifest of the trace of a world that has lived."""
     scenario, channels = world.scenario, world.channels()
     return Manifest(
         run_id=run_id,

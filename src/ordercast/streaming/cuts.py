@@ -18,7 +18,7 @@ def offset_of(position: Position, *, across: bool) -> dict[str, str]:
 
 
 def position_of(offset: Mapping[str, Any]) -> Position:
-    """What `offset_of` has made of a position; a UsageError if it is none."""
+    """The position from which `offset_of` made this offset; a UsageError if it is none."""
     return Position.parse(str(offset.get("position", "")))
 
 

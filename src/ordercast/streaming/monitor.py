@@ -51,5 +51,5 @@ def by_node(table: pa.Table) -> Mapping[str, list[OnlineRow]]:
 
 
 def summary(watch: OrderWatch) -> dict[str, Any]:
-    """What was watched, and what could not be."""
+    """A summary of what was watched, and what could not be."""
     return {**watch.counts, "waiting": watch.waiting}

@@ -121,7 +121,7 @@ class Options:
         return seconds
 
     def reading(self, *, stream: bool) -> ReadOptions:
-        """What a query wants to read; a stream begins at `latest` if it does not say where, a batch at `earliest`."""
+        """The checked options of a reading query. A stream begins at `latest` by default, a batch at `earliest`."""
         topics, by_filter = self._topics()
         across = self._across()
         if by_filter and not across:
@@ -199,7 +199,7 @@ class Options:
         return Position({Topic(topic): position.of(topic) for topic in position.topics if allows(read, topic)})
 
     def writing(self) -> WriteOptions:
-        """Where a query publishes: the topic of the option, or that of a column."""
+        """The checked options of a publishing query: to the topic of the option, or that of a column."""
         topic, guarantee = self.text("topic"), self.text("guarantee", "causal")
         if topic:
             check_topic(topic)

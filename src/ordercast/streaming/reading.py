@@ -53,7 +53,7 @@ def latest(options: ReadOptions) -> Position:
 
 
 def ranges(options: ReadOptions, start: Position, end: Position) -> list[TopicRange]:
-    """What lies between two positions, in parts for tasks: one for each topic, or more where more are asked for."""
+    """The ranges between two positions, in parts for tasks: one for each topic, or more where more are asked for."""
     known = set(start.topics)
     whole = [
         TopicRange(topic, start.of(topic) if topic in known else None, end.of(topic))

@@ -110,7 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._latest) if self._latest is not None else None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends; `start` where nothing is new, or where there is no closed position now."""
+        """The end of the next micro-batch; `start` where nothing is new, or where there is no closed position now."""
         begin = cuts.position_of(start)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
         ahead = self._ahead()
@@ -128,7 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return topic_by_topic(self._options, begin, ahead, most)
 
     def _ahead(self) -> Position | None:
-        """Where the topics end; None while nobody can say. A query waits for that, and says so once."""
+        """The end of the topics; None while nobody can say. A query waits for that, and says so once."""
         if self._target is not None:
             return self._target
         try:

@@ -150,14 +150,14 @@ def _merged(journals: Sequence[Path]) -> Iterator[Row]:
 
 
 def _recovery(first: Row) -> Iterator[Row]:
-    """How a later life begins, if it does not say so itself."""
+    """The row with which a later life begins, if it does not say so itself."""
     if first.kind != "recover":
         state = (first.info or {}).get(INFO_STATE, STATE_LOST)
         yield Row("recover", first.time_ns, info={INFO_STATE: state})
 
 
 def _last_word(last: Row, *, member: bool) -> Iterator[Row]:
-    """How a life ended, if it does not say so itself; the mark of a good end is no event."""
+    """The row with which a life ended, if it does not say so itself; the mark of a good end is no event."""
     if last.kind == JOURNAL_END and member:
         yield Row("leave", last.time_ns, info={INFO_END: "true"})
     elif not _ended(last):
@@ -169,7 +169,7 @@ def _ended(last: Row) -> bool:
 
 
 def _assumed(run: Path) -> tuple[Manifest, str]:
-    """What the journals of a run of brokers tell about it, where nobody wrote it down."""
+    """A manifest from the journals of a run of brokers, where nobody wrote one."""
     journals = _journals(run)
     firsts = [_first_info(path) for paths in journals.values() for path in paths]
     told = [info for info in firsts if info is not None]
@@ -190,6 +190,6 @@ def _assumed(run: Path) -> tuple[Manifest, str]:
 
 
 def _first_info(path: Path) -> dict[str, str] | None:
-    """What the first row of a journal says besides; None if there is no row."""
+    """The extra content of a journal's first row; None if there is no row."""
     first = next(read_journal(path), None)
     return None if first is None else first.info or {}

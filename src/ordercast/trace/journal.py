@@ -123,7 +123,7 @@ class Journal:
         return len(self._rows)
 
     def rewind(self, mark: int) -> None:
-        """What was recorded since never happened."""
+        """Drop what was recorded since: it never happened."""
         del self._rows[mark:]
 
     def flush(self) -> None:
@@ -141,12 +141,12 @@ class Journal:
 
 
 def journal_path(directory: Path, name: str, life: int) -> Path:
-    """Where the journal of one life of a process belongs, in the journals' directory of a run."""
+    """The path of the journal of one life of a process, in the journals' directory of a run."""
     return directory / f"{name}.{life}{JOURNAL_SUFFIX}"
 
 
 def boot_id() -> str:
-    """What all processes that share this machine's monotonic clock have in common; empty where there is no telling."""
+    """An id of this boot, shared by all processes with its monotonic clock; empty where there is no telling."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -154,7 +154,7 @@ def boot_id() -> str:
 
 
 def record_crash(path: Path, time_ns: int) -> None:
-    """Whoever killed a process says when: it could not record that itself, and its last row may be long before."""
+    """Record the time of a kill for a process that could not do so itself; its last row may be long before."""
     with path.open("r+b") as file:
         whole = file.read().rfind(b"\n") + 1
         file.seek(whole)

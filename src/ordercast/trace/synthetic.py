@@ -128,7 +128,7 @@ class _Plan:
         return {w: self._window(node, w) for w in sorted(windows)}
 
     def _window(self, node: int, window: int) -> Any:
-        """What the node delivers in one window."""
+        """Deliveries of the node in one window."""
         return self._all_windows(node, np.array([window]))[0]
 
     def _all_windows(self, node: int, windows: Any) -> Any:

@@ -54,12 +54,12 @@ def first_false(column: Any) -> int:
 
 
 def list_lengths(column: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """How long each list of a column is; 0 for null."""
+    """The length of each list of a column; 0 for null."""
     return np.asarray(column.value_lengths().fill_null(0), dtype=np.int64)
 
 
 def first_line(error: Exception) -> str:
-    """What Arrow says is wrong, without the rest of its message. That memory gave out is no fault of the file's."""
+    """The first line of Arrow's complaint. That memory gave out is no fault of the file's."""
     if isinstance(error, MemoryError):
         raise error
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:

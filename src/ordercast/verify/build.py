@@ -222,7 +222,7 @@ def before_by_clock(rows: Rows, logs: Logs, lives: Lives, published: Publication
 
 
 def _moments(rows: Rows, logs: Logs, duties: Duties, *, dated: bool) -> dict[str, Any]:
-    """When each message was published and first delivered, where that matters and all nodes share a clock."""
+    """The times of publication and first delivery of each message, where that matters and all nodes share a clock."""
     if not dated or not (duties.obliges & BIT["real-time"]).any():
         nothing = np.empty(0, np.int64)
         return {"published_ns": nothing, "first_ns": nothing, "first_by": nothing.astype(np.int32)}

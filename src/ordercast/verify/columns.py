@@ -143,7 +143,7 @@ class Arrays:
         return held
 
     def owed(self) -> tuple[Offsets, Ints, Ints]:
-        """What each receiver owed and never delivered, and up to which place."""
+        """Messages that each receiver owed and never delivered, and up to which place."""
         return self.missed_off, self.missed, self.due
 
 

@@ -151,7 +151,7 @@ def _claimed(trace: LoadedTrace) -> list[str]:
 def _with_claims(
     bits: np.ndarray[Any, np.dtype[np.uint16]], topicless: np.ndarray[Any, Any], claims: list[str]
 ) -> np.ndarray[Any, np.dtype[np.uint16]]:
-    """What was claimed or asked for about all totals, or all messages, of a topic, put on each that has a topic."""
+    """Duties with the claims about all totals, or all messages, of a topic put on each that has a topic."""
     about_totals = _bits([check for check in ABOUT_TOTALS if check in claims])
     bits[(bits & BIT["total"]) != 0] |= about_totals
     bits |= _bits([check for check in (ONE_ORDER,) if check in claims])

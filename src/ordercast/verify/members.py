@@ -110,7 +110,7 @@ def settle_members(
 
 
 def _gone(rows: Rows, lives: Lives) -> Offsets:
-    """When each receiver that is not up at the end ceased to be, by the clock."""
+    """The time at which each receiver that is not up at the end ceased to be, by the clock."""
     gone = np.zeros(lives.node.size, np.int64)
     ended = np.flatnonzero(lives.fell >= 0)
     gone[ended] = rows.times(lives.fell[ended])
@@ -149,7 +149,7 @@ def _by_deliveries(logs: Logs, lives: Lives, rows: Rows, duties: Duties) -> tupl
 
 
 def _began(rows: Rows, lives: Lives, receiver: int) -> int:
-    """When a later life began: the time of its recover row."""
+    """The time at which a later life began: that of its recover row."""
     return int(rows.times(lives.entry_off[receiver : receiver + 1])[0])
 
 

@@ -251,7 +251,7 @@ class OrderWatch:
     def _late(
         self, node: str, reader: _Reader, known: _SeenPublication, line: int, number: int
     ) -> tuple[str, str] | None:
-        """What has overtaken it here, and in which order that is wrong."""
+        """The message that has overtaken this one here, and in which order that is wrong."""
         came = reader.lines.get(line)
         if came is not None and came.first <= number <= came.highest and number not in came.missing:
             return None  # A second time: no matter of order.

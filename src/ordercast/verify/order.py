@@ -37,7 +37,7 @@ class DeliveryOrder:
 
 
 def scopes_of(manifest: Manifest | None, path: str, scope: str | None, order_scope: str | None) -> Scopes:
-    """What the caller asked for, or else what the run says; a foreign trace is judged by the strictest."""
+    """The scopes that the caller asked for, or else those of the run; a foreign trace is judged by the strictest."""
     causal = scope or (manifest.scope if manifest else "global")
     order = order_scope or (manifest.order_scope if manifest else "session")
     if causal not in SCOPES:

@@ -105,7 +105,7 @@ class Reader:
         self._turn = threading.Lock()
 
     def read(self, wanted: Wanted) -> pa.Table:
-        """What is wanted of a file, or a TraceError that names it; the child's death is one."""
+        """The wanted part of a file, or a TraceError that names it; the child's death is one."""
         with self._turn:
             child = self._running()
             try:

@@ -171,7 +171,7 @@ def holes_in(seq: Offsets, off: Offsets, nodes: list[str]) -> tuple[list[SeqHole
 
 
 def holes_in_words(holes: list[SeqHole], count: int) -> str:
-    """What a run says of the rows that it lacks; nothing if it lacks none."""
+    """A sentence about the rows that a run says it lacks; empty if it lacks none."""
     if not holes:
         return ""
     parts = [f"node {hole.node} lacks {hole.lacks} (the first is seq {hole.first})" for hole in holes[:_HOLES_NAMED]]

@@ -250,7 +250,7 @@ def _acyclic(columns: Columns) -> tuple[int, list[Ints]]:
 
 
 def without_place(queue: Ints, queue_off: Offsets, messages: int) -> tuple[int, list[Ints]]:
-    """What has no place in any order that all queues fit into: deliveries looked at, and the findings as columns."""
+    """Deliveries that fit no order of all queues: how many were looked at, and the findings as columns."""
     rank = acyclic.ranks(queue, queue_off, messages, np.zeros_like(queue_off), np.empty(0, np.int32))
     if acyclic.rises(queue, queue_off, rank):
         return queue.size, [np.empty(0, np.int32)] * 2
@@ -259,7 +259,7 @@ def without_place(queue: Ints, queue_off: Offsets, messages: int) -> tuple[int, 
 
 
 def queues_by_topic(arrays: Arrays, check: str) -> tuple[Ints, Offsets, Ints]:
-    """What was delivered of the messages held to `check`, a queue per receiver and topic; and the receiver of each."""
+    """Deliveries of the messages held to `check`, a queue per receiver and topic; and the receiver of each."""
     queue, queue_off, _, _ = queues_of(arrays, check)
     receiver = np.repeat(np.arange(arrays.receivers), np.diff(queue_off))
     pair = receiver * (int(arrays.topic.max(initial=0)) + 1) + arrays.topic[queue]

@@ -136,7 +136,7 @@ class KeptTopics(TopicsPart):
             self._tidy(topic, self.of(topic).cut)
 
     def _with_spare(self, topic: Topic, found: list[Publication], cut: Vector, top: Vector) -> list[Publication]:
-        """What the log lacks from what it had before it was reset; that was stable earlier, and comes first."""
+        """These entries, behind those of the log before its reset that it lacks: they were stable earlier."""
         term, spare = self.spare[topic]
         here = {(entry.origin, entry.number) for entry in found}
         older = [entry for entry in _between(spare, cut, top) if (entry.origin, entry.number) not in here]

@@ -47,7 +47,7 @@ class MemoryFiles:
         return len(bodies)
 
     def reopen(self, topic: Topic, number: int) -> None:
-        """What lies behind a damaged record is cut off with it."""
+        """Open a segment again; a damaged record is cut off with all that follows it."""
         records = self.segments.setdefault((topic, number), [])
         if None in records:
             del records[records.index(None) :]

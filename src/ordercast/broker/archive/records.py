@@ -48,7 +48,7 @@ def outlines_of(files: SegmentFiles, topic: Topic, number: int) -> Iterator[Reco
 
 
 def size_of(files: SegmentFiles, topic: Topic, number: int) -> int:
-    """Where the last whole record of the segment ends."""
+    """The end of the last whole record of the segment, in bytes."""
     offset = 0
     while (piece := files.read(topic, number, offset, READ_BYTES)).bodies:
         offset = piece.offset

@@ -112,7 +112,7 @@ class ArchiveRepair(TopicsPart):
         self._silent()
 
     def _silent(self) -> None:
-        """Who should keep the topic and does not answer may have it; others need not be waited for."""
+        """The broker that was asked does not answer; if it should keep the topic, it may have it. Ask the next one."""
         hole = self.hole
         if hole is not None:
             rule = self.kept.rule_of(hole.topic)

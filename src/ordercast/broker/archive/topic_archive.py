@@ -177,7 +177,7 @@ class TopicArchive:
         self._note()
 
     def _judge(self, info: SegmentInfo) -> str:
-        """What a reader could not read is damaged, and a hole from now on; unless the reader made its place up."""
+        """Mark what a reader could not read as damaged, a hole from now on; unless the reader made its place up."""
         if size_of(self.files, self.topic, info.number) == info.size:
             return "moved"
         self._set_aside(info)

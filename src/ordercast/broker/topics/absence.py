@@ -79,7 +79,7 @@ class Absence(TopicsPart):
             self.wires.set_timer(_DUE, max(1, due - self.wires.now_ns))
 
     def overdue(self) -> list[Origin]:
-        """Who has been absent for `member_timeout_ms`; asked again a while later, if it still is one then."""
+        """Members that have been absent for `member_timeout_ms`; each is named again a while later if it still is."""
         self._watching = False
         limit = self.wires.now_ns - self._patience_ns
         for topic, members in list(self.since.items()):

@@ -186,7 +186,7 @@ class Copies(TopicsPart):
     # Children that close
 
     def child_closes(self, node: TopicNode, child: Connection, close_id: int) -> None:
-        """What the child had has arrived here before: it is among what is not stable here."""
+        """A child closes its channel: what it had has arrived here before, and is among what is not stable here."""
         origins = {entry.origin for entry in node.unstable()}
         node.closers.setdefault(child, {})[close_id] = {origin: node.extent(origin) for origin in sorted(origins)}
         self._ask(node, [link for link in self.state.links(node) if link != child], origins)

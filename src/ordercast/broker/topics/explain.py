@@ -29,7 +29,7 @@ def explain(topics: TopicsState, orphans: Orphans, message_id: str) -> dict[str,
 
 
 def _origin_in(node: TopicNode, plain: Origin) -> Origin:
-    """What the session is called here: people leave its ticket out (BRK-F1). A folded one has no name any more."""
+    """The session's name here: people leave its ticket out (BRK-F1). A folded one has no name any more."""
     known = {*node.have.low, *node.have.extras, *node.pending.numbers, *node.hold.of}
     return next((origin for origin in sorted(known) if plain_origin(origin) == plain), plain)
 

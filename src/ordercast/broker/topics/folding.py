@@ -157,7 +157,7 @@ class Folding(TopicsPart):
         return int((self.settings.request_ms + self.settings.lease_ms) * _MS)
 
     def _topics(self, origin: Origin) -> set[Topic]:
-        """Where it was a member or has published something."""
+        """Topics in which the session was a member or has published something."""
         return {*self.book.recorded_in(origin), *self.state.settled.get(origin, ())}
 
     # Every broker

@@ -82,7 +82,7 @@ class JoinWaves(TopicsPart):
             self.state.send_up(RosterAck(update_id, tuple(sorted(wave.recorded))))
 
     def enough(self, recorded: set[NodeId]) -> bool:
-        """Where partitions are possible, a later root must find somebody among its majority who knows."""
+        """Whether enough brokers know of the join for a later root to find one of them among its majority."""
         if self.settings.partitions == "excluded":
             return True
         directory = self.tree.directory

@@ -122,7 +122,7 @@ class Orphans(TopicsPart):
                 yield from kept.entries
 
     def of(self, topic: Topic) -> Iterator[Publication]:
-        """What is kept of one topic apart from its log."""
+        """Entries of one topic that are kept apart from its log."""
         yield from self.waiting.get(topic, ())
         for kept in self.closing.get(topic, {}).values():
             yield from kept.entries

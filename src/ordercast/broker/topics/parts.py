@@ -110,7 +110,7 @@ class TopicsParts(TopicsState):
         self.adoption = Adoption(self, self.orphans, self.ordering, self.channels, self.members, self.leaving)
 
     def learn(self, packet: RosterSync, source: Connection | None) -> None:
-        """What somebody else knows of members, of sessions that are given up, and of closed ones."""
+        """Learn another broker's knowledge of members, of sessions that are given up, and of closed ones."""
         if packet.closed:
             self.folding.close(packet.closed, source)
         self.news.learn(packet.roster, packet.fenced, source)

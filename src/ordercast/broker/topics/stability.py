@@ -123,7 +123,7 @@ class StabilityVotes(TopicsPart):
         self.state.touch(node)
 
     def _tell_members(self, node: TopicNode, grown: Vector, source: Connection | None) -> None:
-        """Whoever receives is told everything, whoever only publishes what became stable of its own (BRK-M1)."""
+        """Tell receivers all that became stable, and those who only publish their own part of it (BRK-M1)."""
         here = {origin: member for origin, member in node.members.items() if member.connection not in (None, source)}
         self._tell(node, [member for member in here.values() if member.receives], grown)
         for origin in sorted(grown.keys() & here.keys()):
@@ -162,7 +162,7 @@ class StabilityVotes(TopicsPart):
 
 
 def _here(node: TopicNode, vector: Vector) -> Vector:
-    """What members say that they have, as far as the root has it: whoever says more has made it up."""
+    """Members' claims of what they have, cut to what the root has: whoever claims more has made it up."""
     low = node.have.low.get
     if all(number <= low(origin, 0) for origin, number in vector.items()):
         return vector

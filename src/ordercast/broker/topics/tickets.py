@@ -24,7 +24,7 @@ class Tickets(TopicsPart):
         client.unproven = not self.state.seals.proves_ticket(client.origin, seal)
 
     def before_topic(self, client: AttachedClient, *, receives: bool) -> None:
-        """What a client has to know before the first topic that it asks for."""
+        """Tell a client what it has to know before the first topic that it asks for."""
         if client.wants_ticket:
             self._issue(client)
         if receives and not client.knows_closed:

@@ -147,7 +147,7 @@ class TopicNode(State):
     # The log
 
     def of_one(self, origin: Origin) -> tuple[Summary, Vector]:
-        """What is received and stable of one publisher: all that somebody who only publishes needs to know."""
+        """Publications of one origin that are received and stable: all that somebody who only publishes must know."""
         low, extras = self.have.low.get(origin, 0), self.have.extras.get(origin, ())
         have = {origin: (low, tuple(sorted(extras)))} if low or extras else {}
         return have, {origin: self.base[origin]} if origin in self.base else {}
@@ -258,7 +258,7 @@ class TopicNode(State):
         return pair in self.have or pair in self.pending.entries
 
     def extent(self, origin: Origin, *, held: bool = False) -> Extent:
-        """What is in the log, stable or pending of the origin; with `held`, also what waits to be admitted."""
+        """Publications of the origin in the log, stable or pending; with `held`, also those waiting to be admitted."""
         extras, pending = self.have.extras.get(origin, ()), self.pending.numbers.get(origin, ())
         waiting = self.hold.of.get(origin, {}) if held else {}
         low = self.have.low.get(origin, 0)

@@ -255,7 +255,7 @@ class Topics(TopicsParts):
     # For people and tests
 
     def totals(self) -> dict[str, int]:
-        """What all topics hold together."""
+        """Sums over all topics."""
         nodes = [self.nodes[topic] for topic in self.weights]  # Others hold nothing.
         return {
             "topics": sum(not is_following(topic) for topic in self.nodes), "log": sum(len(node.log) for node in nodes),
@@ -264,7 +264,7 @@ class Topics(TopicsParts):
         }  # fmt: skip
 
     def status(self, most: int) -> dict[str, Any]:
-        """What the admin page shows of the `most` topics with the most publications under way."""
+        """Rows of the admin page for the `most` topics with the most publications under way."""
         busiest = heapq.nsmallest(most, self.weights, key=lambda topic: (-_load(self.nodes[topic]), topic))
         if len(busiest) < most:
             idle = (topic for topic in self.nodes if topic not in self.weights and not is_following(topic))
@@ -289,7 +289,7 @@ class Topics(TopicsParts):
         return ""
 
     def kept_status(self) -> list[dict[str, Any]]:
-        """What this broker keeps of each topic."""
+        """Rows of the admin page for the topics that this broker keeps."""
         return [archive.status() for topic in self.kept.topics() if (archive := self.kept.find(topic)) is not None]
 
     def blockers(self, topic: str) -> list[str]:
@@ -312,7 +312,7 @@ class Topics(TopicsParts):
         return bool(self.receivers(topic)) or bool(self.book.followers(topic))
 
     def explain(self, message_id: str) -> dict[str, Any]:
-        """Where a publication is at this broker."""
+        """The place of a publication at this broker, in words."""
         return explain(self, self.orphans, message_id)
 
     def check_invariants(self) -> None:

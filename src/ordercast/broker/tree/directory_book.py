@@ -67,5 +67,5 @@ class DirectoryBook(State):
         return {node: address for node, address in sorted(now.items()) if address}
 
     def directory(self) -> dict[NodeId, str]:
-        """Who is in it now, and where."""
+        """The brokers that are in the directory now, with their addresses."""
         return self._with(self._changes.values())

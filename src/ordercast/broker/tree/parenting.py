@@ -72,7 +72,7 @@ class Parenting(TreePart):
             self.wires.send(self.state.parent, RootCheck(packet.request, node, self.state.node))
 
     def _is_newest(self, node: NodeId, packet: ParentRequest) -> bool:
-        """Whoever asks is SEEKING: an older link to it is over. A request that a newer one has overtaken is void."""
+        """Whether this is the asker's newest request. It is SEEKING, so an older link to it is over."""
         link = self.state.child_link(node)
         if link is not None and self._accepted[link] >= packet.request:
             return False

@@ -192,7 +192,7 @@ class TreeHalf(TreeState):
             self._handlers[type(packet)](connection, NodeId(peer.name), packet)
 
     def heard(self, connection: Connection) -> None:
-        """Whatever arrives is a sign of life: with many topics much of it comes before the next word about the tree."""
+        """Count an arrival as a sign of life: with many topics, much comes before the next word about the tree."""
         self.lease.heard(connection)
 
     def _heard(self, connection: Connection) -> None:
@@ -333,7 +333,7 @@ class TreeHalf(TreeState):
             self.topics.client_lost(connection, gone=gone)
 
     def peer_of(self, connection: Connection) -> Peer | None:
-        """Who is at the other end; None once it has ended, or this broker has left."""
+        """The broker at the other end; None once the connection has ended, or this broker has left."""
         return None if self.left else self.neighbours.peers.get(connection)
 
     def from_client(self, connection: Connection) -> bool:

@@ -145,7 +145,7 @@ class TreeState(State):
         self.directory = directory
 
     def forget_all_but(self, nodes: Set[NodeId]) -> None:
-        """What was seen of other brokers' lives and ends."""
+        """Forget the incarnations and ends that were seen of all other brokers."""
         for seen in (self.lives, self.dead):
             for node in [node for node in seen if node not in nodes]:
                 del seen[node]

@@ -33,7 +33,7 @@ class WorkSettings(msgspec.Struct, frozen=True):
 
     @property
     def beat_ns(self) -> int:
-        """How often everybody is heard of."""
+        """The period in which everybody is heard of."""
         return self.silent_ns // 5
 
 
@@ -163,7 +163,7 @@ class WorkLeader(State):
         self.dirty = True
 
     def _are_done(self, member: str, pairs: Sequence[PublicationId]) -> None:
-        """What the member held is done; what it does not hold any more is somebody else's to do."""
+        """Count work that the member held as done; what it does not hold any more is somebody else's to do."""
         if self.ready:
             pairs = self.lanes.done(member, pairs)
         else:
@@ -243,7 +243,7 @@ class WorkLeader(State):
                     self.lanes.open(name)
 
     def orders(self) -> list[Orders]:
-        """What members are told now: work, confirmations, and now and then that there is a leader."""
+        """Orders for members that are due now: work, confirmations, and now and then that there is a leader."""
         assigned: dict[str, list[WorkOrder]] = {}
         for name, unit in self.lanes.outgoing():
             if unit.holder == name:
@@ -276,7 +276,7 @@ def _parts(member: str) -> tuple[str, int, int]:
 
 
 def _number(text: str) -> int:
-    """What a stranger wrote may be no number."""
+    """The number that a stranger wrote, if it is one."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < _LONGEST_NUMBER else 0
 
 

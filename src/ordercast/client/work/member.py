@@ -231,7 +231,7 @@ class WorkMember(State):
         self.heard_ns = now_ns
 
     def report(self, now_ns: int) -> Report | None:
-        """What is to be said now; None: nothing."""
+        """The report that is due now; None: none."""
         due = now_ns - self._said_ns >= self.settings.beat_ns
         if not (due or self._done or self._tried or self._asked):
             return None

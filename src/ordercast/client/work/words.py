@@ -88,7 +88,7 @@ class GroupProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 def group_topic(topic: str, group: str) -> Topic:
-    """Where the leader writes down what is done; to be kept."""
+    """The kept topic in which the leader of a group writes down what is done."""
     return Topic(f"{GROUPS}.{topic}.{group}")
 
 
@@ -101,7 +101,7 @@ def member_topic(topic: str, group: str, client: str) -> Topic:
 
 
 def dead_topic(topic: str, group: str) -> Topic:
-    """Where work goes that was given up, unless the group says otherwise."""
+    """The topic for work that was given up, unless the group names another."""
     return Topic(f"{DEAD}.{topic}.{group}")
 
 

@@ -46,7 +46,7 @@ class Door(Protocol):
         """A connection exists; whether it may go on."""
 
     def hello(self) -> bytes:
-        """What the door says first."""
+        """The INFO line that a door sends first."""
 
     async def admit(self, connection: NatsConnection, said: wire.Connect) -> Client:
         """A client of the broker with the credentials that were given; a NatsError if they are wrong."""

@@ -43,7 +43,7 @@ def takes(pattern: str, subject: str) -> bool:
 
 
 def answer_subject(entry: Publication) -> str:
-    """Where a client of NATS is to answer; empty: nobody waits."""
+    """The subject on which a client of NATS is to answer; empty: nobody waits."""
     extras = entry.extras
     if extras is None or not extras.reply_to:
         return ""
@@ -80,7 +80,7 @@ class Questions:
             self._subjects.popitem(last=False)
 
     def subject_of(self, entry: Publication) -> str:
-        """What a delivery is published to, in the eyes of this client."""
+        """The subject of a delivery, as this client names it."""
         extras = entry.extras
         if extras is None:
             return entry.topic

@@ -105,7 +105,7 @@ class NatsSubscription:
             self._reader.refuse("Subscription Lost", str(error))
 
     def _wanted(self, batch: Sequence[Publication]) -> Sequence[Publication]:
-        """What of a batch this subscription is for, and no more than was asked for."""
+        """Messages of a batch that this subscription takes, and no more than was asked for."""
         if not self._reader.said.echo:
             mine = self._client.client_id
             batch = [entry for entry in batch if entry.publisher != mine]

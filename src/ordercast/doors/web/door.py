@@ -205,7 +205,7 @@ class WebDoor:
             self._strangers.went(reading)
 
     def _admissible(self, head: http.HttpRequest) -> _Fields:
-        """What a browser is told about whose page may ask; a BadRequest if this one may not."""
+        """Headers that tell a browser whose page may ask; a BadRequest if this one may not."""
         credentials = self._host.credentials
         if not (credentials.users or credentials.client_token) and not http.to_this_machine(head.fields):
             raise http.BadRequest(403, "without tokens this port answers requests to a loopback address only")
@@ -309,7 +309,7 @@ class WebDoor:
 
 
 def _first(error: BaseException) -> BaseException:
-    """What went wrong first, where several tasks ended because of it."""
+    """The first failure, where several tasks ended because of it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -80,7 +80,7 @@ def _event(entry: Publication) -> bytes:
 
 
 async def history_lines(client: Client, topic: str, start: str, last: str) -> bytes:
-    """What is kept of a topic, or the last so many of it."""
+    """Kept messages of a topic as lines, or the last so many of them."""
     if not last.isascii() or not last.isdigit() or not 0 < int(last[:6]) <= _MOST_LINES:
         raise UsageError(f"last: how many? 1 to {_MOST_LINES}")
     lines: deque[bytes] = deque(maxlen=int(last))

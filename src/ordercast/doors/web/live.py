@@ -91,7 +91,7 @@ class LiveView:
         return picture, (events[-1].number if events else seen[0], hops[-1].number if hops else seen[1])
 
     def _with_blockers(self, topic: str, told: dict[str, Any]) -> dict[str, Any]:
-        """Who a total waits for, where one waits."""
+        """Add whom a total waits for, where one waits."""
         shown = {name: told[name] for name in ("log", "pending", "held", "members", "roster", "flow_open")}
         if told["pending"]:
             shown["blockers"] = self._broker.topics.blockers(topic)

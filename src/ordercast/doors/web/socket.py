@@ -38,7 +38,7 @@ class Admission(Protocol):
     settings: WireSettings
 
     def credentials_of(self, head: http.HttpRequest) -> tuple[str, str]:
-        """Who asks; a BadRequest if it does not prove that."""
+        """The credentials of a request; a BadRequest if they prove nothing."""
 
 
 class SocketSession:
@@ -116,7 +116,7 @@ class SocketSession:
                 raise websocket.WebSocketError(websocket.POLICY, "the first order is hello, with user and token")
 
     async def _admit_known(self) -> None:
-        """Who proved itself in the request, or need not, does not have to say hello."""
+        """Admit a page that proved itself in its request, or need not: it does not have to say hello."""
         try:
             user, token = self._door.credentials_of(self._head)
         except http.BadRequest:

@@ -21,7 +21,7 @@ NORMAL, PROTOCOL_ERROR, TOO_LONG, POLICY = 1000, 1002, 1009, 1008
 
 
 def accept_key(key: str) -> str:
-    """What a server answers to `Sec-WebSocket-Key`."""
+    """The server's answer to `Sec-WebSocket-Key`."""
     return base64.b64encode(hashlib.sha1(key.encode() + _MAGIC).digest()).decode()  # noqa: S324 - As the RFC says.
 
 

@@ -69,7 +69,7 @@ def _destinations(published: pa.Table, servers: Sequence[str]) -> Flags:
 
 
 def _places(names: Any, among: Any) -> Places:
-    """Where each name stands; -1: nowhere."""
+    """The index of each name; -1: there is none."""
     return _integers(pc.fill_null(pc.index_in(names, value_set=pa.array(among, pa.string())), -1))
 
 

@@ -40,7 +40,7 @@ class AtomicResults(results.Results):
         return None if found is None else found.mean
 
     def rates(self) -> str:
-        """What throughputs are, in words."""
+        """Throughputs in words."""
         return f"multicasts/s with {self.most_clients} clients"
 
     def clients(self) -> list[int]:

@@ -102,7 +102,7 @@ def measure(parameters: Row) -> Row:
 
 
 def measured_and_judged(run: Path, parameters: Row, *, genuine: bool) -> Row:
-    """What the trace at `run` says, and what the judge says of it."""
+    """Measures of the trace at `run`, and the verdict on it."""
     from ordercast.verify.judge import judge_path
 
     (verdict,) = judge_path(run, checks=[*_CHECKS, "genuine"] if genuine else _CHECKS)

@@ -25,7 +25,7 @@ class ChangingGroup(Group):
                 self.update(name)
 
     def _holders(self, turn: int) -> list[str]:
-        """Who has the seats: everybody but the managers in their turn."""
+        """Processes that have the seats: everybody but the managers in their turn."""
         seats, candidates = self.setting.updaters, self.names[:-3]
         return [candidates[(turn * seats + seat) % len(candidates)] for seat in range(seats)]
 

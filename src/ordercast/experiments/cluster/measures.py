@@ -22,7 +22,7 @@ def measured(setting: ClusterSetting) -> Row:
 
 
 def order(group: Group) -> Row:
-    """What an observer who knows the true causal order says. Gossip promises none, so it is not judged by it."""
+    """Columns about causal order, by an observer who knows it. Gossip promises none, so it is not judged by it."""
     oracle = group.oracle
     broken = oracle.twice or (oracle.out_of_order and group.setting.ordered)
     failed = [name for name, count in (("order", oracle.out_of_order), ("once", oracle.twice)) if count]

@@ -126,7 +126,7 @@ def _refusal(stage: DemoStage, order: LiveOrder) -> str:
 
 
 def _retell(say: Say, name: str, told: BankTold) -> None:
-    """What a replica says of its broker."""
+    """Print a replica's news of its broker."""
     if told.event == "connected":
         say(f"{name} goes on at {told.detail}")
     elif told.event == "disconnected":
@@ -151,7 +151,7 @@ def _unfinished(replica: ReplicaProcess, play: Play) -> Iterator[str]:
 
 
 def bank_problems(histories: Path) -> Iterator[str]:
-    """Where replicas of a topic disagree with each other or with arithmetic."""
+    """Disagreements of a topic's replicas, with each other or with arithmetic."""
     for topic in sorted({topic for _, topic in REPLICAS.values()}):
         names = [name for name, (_, of) in REPLICAS.items() if of == topic]
         files = [histories / f"{name}.json" for name in names]

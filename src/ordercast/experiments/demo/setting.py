@@ -72,7 +72,7 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
         return self.operations * sum(of == topic for _, of in REPLICAS.values())
 
     def in_words(self) -> list[str]:
-        """What was chosen, for the reader."""
+        """The chosen setting, in words for the reader."""
         slowest = max(limits().delay_ms.values())
         rate = len(REPLICAS) * 1000 / self.interval_ms
         eventual, causal, total = (f"{share:.0%}" for share in self.mix)

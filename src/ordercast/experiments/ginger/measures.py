@@ -89,7 +89,7 @@ def repair_ends(table: pa.Table) -> list[int]:
 
 
 def bank_verdict(table: pa.Table) -> str:
-    """What replicas of the bank at the members make of the deliveries: `equal`, or the first difference."""
+    """The verdict on the members' replicas of the bank after these deliveries: `equal`, or the first difference."""
     from ordercast.services.bank_checks import bank_violations
     from ordercast.services.bank_replay import bank_histories
 

@@ -34,7 +34,7 @@ def measure_latency(parameters: Row) -> Row:
 
 
 def measure_repair(parameters: Row) -> Row:
-    """What every broker and client took to find its place again, one column each."""
+    """Measures of how every broker and client found its place again, one column each."""
     row, watch, _ = observe(parameters)
     kept = ("published", "judged", "passed_checks", "failed_checks", "bank", "fault_to_rest_ms", "broke_degree")
     return {name: row[name] for name in kept} | _repairs(watch)

@@ -89,7 +89,7 @@ class RepairWatch:
         return sum(start_ns <= time < end_ns for time in self._times)
 
     def unfinished(self) -> list[str]:
-        """What is still held, pending or unconfirmed."""
+        """Publications that are still held, pending or unconfirmed."""
         problem = unrest(self.world)
         return [problem] if problem else []
 

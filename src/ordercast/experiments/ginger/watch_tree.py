@@ -123,14 +123,14 @@ class TreeWatch:
     # What there is to see
 
     def views(self) -> dict[str, SeenView]:
-        """What each living broker sees now."""
+        """The view of each living broker now."""
         return {
             name: {entry.node: (entry.hops, entry.kind) for entry in broker.tree.view}
             for name, broker in self._world.brokers().items()
         }
 
     def client_views(self) -> dict[str, set[str]]:
-        """Whom each living client sees now."""
+        """The view of each living client now."""
         found = {}
         for name, client in self._world.clients.items():
             if client.machine is not None:

@@ -31,7 +31,7 @@ def all_of(verdicts: Iterable[bool | None]) -> bool | None:
 
 
 def guarantees_hold(rows: Sequence[Row], statement: str = _EVERY_RUN, *, what: str = "protocol") -> SourceClaim:
-    """That every run held what it promises; `what`: the column that names a run. Closed forms have no verdict."""
+    """A claim that every run held its promise; `what`: the column that names a run. Closed forms have no verdict."""
     runs = [row for row in rows if row.get("judged") is not None]
     held = Counter(row["judged"] for row in runs)[HELD]
     broken = [row for row in runs if row["judged"] == VIOLATED]

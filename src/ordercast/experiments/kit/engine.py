@@ -200,7 +200,7 @@ def _measured(part: StudyPart) -> list[tuple[str, Value]]:
 
 
 def _point(part: StudyPart) -> list[tuple[str, Value]]:
-    """What was run, but for the seed."""
+    """A configuration without its seed."""
     return sorted((name, value) for name, value in part.parameters.items() if name != "seed")
 
 

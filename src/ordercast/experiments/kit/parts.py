@@ -45,7 +45,7 @@ class StudyParts:
             path.unlink()
 
     def finished(self, configurations: Sequence[SweepPoint]) -> dict[str, StudyPart]:
-        """What is there of `configurations`, by id. A file that does not say what it should is run again."""
+        """Finished results of `configurations`, by id. A file that does not say what it should is run again."""
         found = {}
         for configuration in configurations:
             part = self._read(configuration)

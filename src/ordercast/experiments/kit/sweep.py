@@ -177,7 +177,7 @@ def _is_remote(spark: SparkSession) -> bool:
 def _task(
     run: Callable[[Row], Row], configurations: dict[int, Row]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a worker does: every configuration it was given, one after the other."""
+    """Run every configuration that a worker was given, one after the other."""
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:

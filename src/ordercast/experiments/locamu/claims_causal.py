@@ -187,7 +187,7 @@ def _groups_cost_cbcast(results: LocamuResults) -> SourceClaim:
 
 
 def _bottleneck(results: LocamuResults) -> SourceClaim:
-    """Where publishers choose among their own groups, and where they choose among all."""
+    """A claim about the busiest nodes, where publishers choose among their own groups and among all."""
     texts, depths = [], []
     for figure, name in ((SLOW, "their own groups"), ("any", "all groups")):
         rows = [row for row in results.of(figure) if row["protocol"] == LOCAMU and row["sizes"] == MODEL]

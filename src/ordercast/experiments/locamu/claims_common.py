@@ -45,7 +45,7 @@ def _guarantees_hold(drained: Sequence[Row]) -> SourceClaim:
 
 
 def acknowledgements_are_small(results: LocamuResults) -> SourceClaim:
-    """What the source leaves out of its sizes."""
+    """A claim about acknowledgements, which the source leaves out of its sizes."""
     shares: dict[str, float] = {}
     for row in results.rows:
         control, header, payload = row["control_bytes_per_copy"], row["metadata_bytes"], row["payload"]

@@ -220,7 +220,7 @@ def _latency(results: LocamuResults) -> SourceClaim:
 
 
 def _depths(rows: Sequence[Row], publishers: float) -> str:
-    """Where the busiest nodes were."""
+    """Depths of the busiest nodes."""
     depths = {int(row["busiest_depth"] or 0) for row in rows if row["publishers"] == publishers}
     return " or ".join(map(str, sorted(depths)))
 

@@ -130,7 +130,7 @@ def _causal(results: LocamuResults, number: str) -> Figure:
 
 
 def _sizes(results: LocamuResults, expected: Mapping[str, Mapping[int, float]]) -> Figure:
-    """What was measured without limits of bandwidth, over what the prototype found."""
+    """Draws sizes measured without limits of bandwidth over what the prototype found."""
     figure, (axes,) = panels(
         1, 1, "Mean metadata of a copy by the source's count, against the number of publishers, beside what the "
         "prototype found (crosses); 511 nodes, no limits of bandwidth.", width=6.4, height=3.5,
@@ -146,7 +146,7 @@ def _sizes(results: LocamuResults, expected: Mapping[str, Mapping[int, float]]) 
 
 
 def _loads(results: LocamuResults) -> Figure:
-    """How much is offered to the root, to its child and to a leaf, by publishers."""
+    """Draws the load offered to the root, to its child and to a leaf, by publishers."""
     figure, (axes,) = panels(
         1, 1,
         "LoCaMu, the source's sizes: bytes offered to a node, both directions, as a share of what it can carry. More "

@@ -38,7 +38,7 @@ class LocamuResults(results.Results):
 
 
 def ratios(over: Curve, under: Curve) -> dict[float, float]:
-    """Where both were measured."""
+    """Ratios at the points where both were measured."""
     below = means(under)
     return {point.x: point.mean / below[point.x] for point in over if below.get(point.x)}
 
@@ -49,7 +49,7 @@ def flat(points: Curve, share: float) -> Verdict:
 
 
 def crossing(over: Curve, under: Curve) -> Number:
-    """Where, between two measured points, a curve that begins below another one passes it."""
+    """The point between two measured ones at which a curve that begins below another one passes it."""
     pairs = [(point.x, point.mean - means(under)[point.x]) for point in over if point.x in means(under)]
     for (x, below), (further, above) in pairwise(pairs):
         if below <= 0 < above:

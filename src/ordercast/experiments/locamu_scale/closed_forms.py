@@ -41,7 +41,7 @@ def barriers_header(nodes: int) -> int:
 
 
 def barriers_memory(nodes: int) -> int:
-    """What is delivered where, and the barriers."""
+    """Memory of causal barriers: the record of what is delivered where, and the barriers."""
     return WORD * nodes * nodes + barriers_header(nodes)
 
 

@@ -31,7 +31,7 @@ def reachable(machine: State) -> dict[int, object]:
 
 
 def own_bytes(machine: State, shared: Mapping[int, object]) -> int:
-    """What a machine and its parts take, without what another one refers to as well."""
+    """Bytes of a machine and its parts, without what another one refers to as well."""
     mine = [value for identity, value in reachable(machine).items() if identity not in shared]
     return sys.getsizeof(machine) + sum(map(sys.getsizeof, mine))
 

@@ -113,7 +113,7 @@ def capacity_per_s(parameters: Row, protocol: ProtocolInfo) -> float:
 
 
 def _after(emptied_ms: float | None, recovered_ms: float, now_ns: int) -> float:
-    """When the stores were empty; who looks last sees the end of the run."""
+    """The time at which the stores were empty; who looks last sees the end of the run."""
     return (now_ns / 1e6 if emptied_ms is None else emptied_ms) - recovered_ms
 
 

@@ -177,7 +177,7 @@ def stored_at(machine: object) -> int:
 
 
 def kind_of(packet: Packet, machine: object) -> str:
-    """What a packet is for; of protocols without repairs of their own, copies of messages count as first ones."""
+    """The purpose of a packet; of protocols without repairs of their own, copies of messages count as first ones."""
     if packet.carries is None:
         return ALIAS if isinstance(packet, Alias) else ACK
     if not isinstance(packet, Data) or packet.session > 0:

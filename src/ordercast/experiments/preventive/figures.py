@@ -82,7 +82,7 @@ def _reach(rows: Sequence[Row]) -> Figure:
 
 
 def _known(reported: Mapping[int, float], rows: Sequence[Row]) -> list[Point]:
-    """What somebody else reports, for the sizes that were measured here."""
+    """Draws what others report, for the sizes that were measured here."""
     sizes = {int(row["nodes"] or 0) for row in rows}
     return [Point(nodes, value) for nodes, value in sorted(reported.items()) if nodes in sizes]
 

@@ -106,7 +106,7 @@ def _buffers(rows: Sequence[Row]) -> SourceClaim:
 
 
 def _collected(rows: Sequence[Row]) -> SourceClaim:
-    """Where more than a message or two is expected, and no bound is in the way."""
+    """Rows in which more than a message or two is expected, and no bound is in the way."""
     pairs = [
         (number(row, "collected"), expected)
         for row in preventive(rows)

@@ -28,7 +28,7 @@ def by_size(rows: Sequence[Row], column: str) -> Curve:
 
 
 def by_origins(rows: Sequence[Row], column: str, protocol: str) -> Curve:
-    """Where so many publish four messages each."""
+    """Rows in which so many origins publish four messages each."""
     return curve(rows, column, along="origins", protocol=protocol, rate_per_s=4.0)
 
 

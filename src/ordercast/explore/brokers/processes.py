@@ -235,7 +235,7 @@ class ProcessTable:
         return self._run(owner, machine, wires, (), peer, ProcessStart(life))
 
     def react(self, process: int, event: Input, now: int) -> ProcessReaction:
-        """What the process does about the input at that time."""
+        """The process's reaction to the input at that time."""
         key = (process, now, event)
         found = self._reactions.get(key)
         if found is None:
@@ -319,7 +319,7 @@ class ProcessTable:
                 raise InvariantError(f"no input: {event}")
 
     def tells(self, _wires: Surroundings) -> list[int]:
-        """What a history gets before the deliveries."""
+        """The part of a history that comes before the deliveries."""
         return []
 
     def publish(self, machine: Any, event: Publishes) -> None:

@@ -28,7 +28,7 @@ class Promises:
         """The histories of all moments at rest."""
 
     def safety(self, histories: Histories) -> Violation | None:
-        """What no moment may show."""
+        """The first promise that this moment breaks, if any."""
         if histories not in self._known:
             self._known[histories] = self._integrity(histories) or self._order(histories) or self._total(histories)
         return self._known[histories]
@@ -71,11 +71,11 @@ class Promises:
         return None
 
     def _own_past(self, message: int, histories: Histories) -> set[int]:
-        """What its publisher had published on the topic before."""
+        """Earlier publications of the publisher on the topic."""
         return {~entry for entry in self._before(message, histories) if entry < 0 and self._same(message, ~entry)}
 
     def _causal_past(self, message: int, histories: Histories) -> set[int]:
-        """What its publisher had published or delivered on the topic before, and what came before that."""
+        """The publisher's earlier publications and deliveries on the topic, and what came before those."""
         past: set[int] = set()
         new = {message}
         while new:
@@ -93,7 +93,7 @@ class Promises:
         return self._talks[message].topic == self._talks[other].topic
 
     def _total(self, histories: Histories) -> Violation | None:
-        """Whoever delivers a total has the same before it as everybody else."""
+        """A disagreement about a total: whoever delivers it must have the same before it as everybody else."""
         for i, talk in enumerate(self._talks):
             if talk.guarantee is not Guarantee.TOTAL:
                 continue

@@ -204,7 +204,7 @@ class BrokerSearch:
         return self.at_rest(moment) if quiet else None
 
     def at_rest(self, moment: Moment) -> Violation | None:
-        """What is missing where nothing more happens, however long one waits."""
+        """Deliveries that are missing where nothing more happens, however long one waits."""
         histories = self.histories(moment)
         if histories in self.promises.outcomes:
             return None

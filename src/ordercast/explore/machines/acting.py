@@ -51,7 +51,7 @@ def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message
 
 
 def told(cause: Cause, effects: Effects, index: Mapping[Message, int]) -> History:
-    """What the input adds to the node's history."""
+    """The input's addition to the node's history."""
     published = (~index[cause.what],) if isinstance(cause.what, Message) else ()
     return published + tuple(index[message] for message in effects.delivered)
 
@@ -65,7 +65,7 @@ def carried(what: Packet | Message | DetectorChange | None) -> Message | None:
 
 
 def _failure(cause: Cause, text: str, setting: Setting, index: Mapping[Message, int]) -> Violation:
-    """What the machine complained of, with the names that the schedule uses."""
+    """The machine's complaint, with the names that the schedule uses."""
     for message, i in index.items():
         text = text.replace(message.id, name(i))
     me = setting.everyone[cause.node]

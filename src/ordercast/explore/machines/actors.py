@@ -68,7 +68,7 @@ class Rememberers:
         self._states = list(states)
 
     def machines(self) -> list[Machine]:
-        """What they stand for, to be looked at and not to be changed."""
+        """The machines behind these numbers, to be looked at and not to be changed."""
         return [self._repertoire.machines[state] for state in self._states]
 
     def do(self, cause: Cause) -> Effects | Violation:

@@ -125,7 +125,7 @@ class Behaviour:
         return number
 
     def _without_idle(self, state: int, inbox: Inbox) -> Inbox:
-        """What waits there, but for packets that would change nothing."""
+        """Waiting packets, without those that would change nothing."""
         kept = []
         for channel, items in inbox:
             if channel >= 0:

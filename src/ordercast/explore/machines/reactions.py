@@ -145,7 +145,7 @@ class Reactions:
         )
 
     def _pack(self, node: int, effects: Effects) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-        """What the node sends: one parcel for each server, and single answers for clients."""
+        """The node's output as parcels: one for each server, and single answers for clients."""
         by_target: dict[int, list[int]] = {}
         answers = []
         for peer, packet in effects.sent:

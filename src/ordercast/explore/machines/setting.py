@@ -159,7 +159,7 @@ class Setting:
         return machines, timers, arrivals
 
     def requests(self, configuration: Configuration, *, twins_in_order: bool = False) -> list[Arrival]:
-        """What applications and clients have sent before anything else happens."""
+        """Requests of applications and clients that are sent before anything else happens."""
         arrivals = []
         for i, message in enumerate(self.messages(configuration)):
             if configuration.publishers is not None:
@@ -199,7 +199,7 @@ class Setting:
                 arrival.channel = leader
 
     def _arrivals(self, sender: NodeId, effects: Effects) -> list[Arrival]:
-        """What reaches servers. Answers to clients end here: clients only wait."""
+        """Packets that reach servers. Answers to clients end here: clients only wait."""
         rank = self.rank[sender]
         to_servers = [(self.rank[peer], packet) for peer, packet in effects.sent if peer in self.graph.neighbours]
         return [Arrival(peer, rank, packet, rank) for peer, packet in to_servers if not self.never_arrives(packet)]

@@ -62,7 +62,7 @@ class Settling:
         unpublished: Mapping[int, Sequence[Message]],
         packets: Iterable[tuple[int, int, Packet]] = (),
     ) -> Violation | None:
-        """What a machine does wrong, or that it never ends; `histories` then say what happened.
+        """A machine's first fault, or that it never ends; `histories` then say what happened.
 
         `packets` are on their way: receiver, sender and content.
         """

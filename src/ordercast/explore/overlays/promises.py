@@ -21,7 +21,7 @@ class OverlayPromises:
         """The histories of all moments at rest."""
 
     def safety(self, histories: Histories) -> Violation | None:
-        """What no moment may show."""
+        """The first promise that this moment breaks, if any."""
         if histories not in self._known:
             self._known[histories] = self._integrity(histories) or self._order(histories)
         return self._known[histories]

@@ -121,7 +121,7 @@ def overlay_trouble(crash: str | None, cuts: int, losses: int, early: int, timer
 
 
 def edges_of(overlay: str, nodes: int) -> Edges:
-    """Who knows whom at first."""
+    """The processes that know each other at first."""
     line = [(i, i + 1) for i in range(nodes - 1)]
     match overlay:
         case "line":

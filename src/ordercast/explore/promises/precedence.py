@@ -19,7 +19,7 @@ class Precedence:
         self._acyclic: dict[int, bool] = {0: True}
 
     def bits(self, node: int, history: History) -> int:
-        """What the node's history says. A history that breaks integrity says that a message precedes itself."""
+        """The precedences in a node's history. A history that breaks integrity says that a message precedes itself."""
         order = delivered(history)
         due = self._due[node]
         if len(set(order)) < len(order) or not due.issuperset(order):

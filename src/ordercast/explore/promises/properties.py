@@ -29,7 +29,7 @@ Check = Callable[[Histories, Configuration], Violation | None]
 
 
 def safety_checks(guarantee: Guarantee) -> tuple[Check, ...]:
-    """What a protocol with this guarantee must keep at every moment."""
+    """Checks that a protocol with this guarantee must pass at every moment."""
     match guarantee:
         case Guarantee.ATOMIC | Guarantee.TOTAL:
             return (integrity, prefix, acyclic)
@@ -109,7 +109,7 @@ def real_time(histories: Histories, answered_before: Sequence[int]) -> Violation
 
 
 def fifo(histories: Histories, configuration: Configuration) -> Violation | None:
-    """What one node publishes is delivered in the order in which it published it."""
+    """Messages of one node are delivered in the order in which it published them."""
     past = {
         message: {~earlier for earlier in histories[node][:at] if earlier < 0}
         for node, at, message in _publications(histories)

@@ -98,7 +98,7 @@ class Scope(msgspec.Struct, frozen=True):
         return self._count_bounded(messages, self.total_destinations)
 
     def _to_groups(self, messages: int, groups: Mapping[str, tuple[int, ...]]) -> Iterator[Configuration]:
-        """What one node publishes has an order; between nodes, the order is for the search to choose."""
+        """Configurations to these groups. One node's publications have an order; the search chooses the rest."""
         for publishers in combinations_with_replacement(range(self.nodes), messages):
             for names in product(groups, repeat=messages):
                 yield Configuration(self.nodes, tuple(groups[name] for name in names), publishers, names)

@@ -34,7 +34,7 @@ class Toggle(msgspec.Struct, frozen=True):
     """Whether it trusts them only in the end."""
 
     def inputs(self) -> list[DetectorChange]:
-        """What happens, in this order, if it happens."""
+        """The inputs of this fault, in the order in which they happen, if it happens."""
         return [DetectorChange(self.peers, on=True), *([] if self.stays else [DetectorChange(self.peers, on=False)])]
 
 

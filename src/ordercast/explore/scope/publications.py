@@ -51,7 +51,7 @@ def configuration_of(nodes: int, groups: Groups, publications: Sequence[PlannedP
 
 
 def publications_of(configuration: Configuration) -> list[PlannedPublication]:
-    """What `configuration_of` was given."""
+    """The text from which `configuration_of` makes this configuration."""
     facts = zip(configuration.publishers or (), configuration.groups, configuration.after, strict=True)
     return [PlannedPublication(publisher, group, after) for publisher, group, after in facts]
 

@@ -122,7 +122,7 @@ class Ascending:
         return self._numbers[closed]
 
     def _unjust(self, node: int, history: History) -> Violation:
-        """What is wrong with a finished node that did not deliver what it must; the others are beyond reproach."""
+        """The fault of a finished node that did not deliver what it must; the others are beyond reproach."""
         flawless = [tuple(sorted(due)) for due in self._configuration.due]
         alone = (*flawless[:node], history, *flawless[node + 1 :])
         violation = integrity(alone, self._configuration) or agreement(alone, self._configuration)

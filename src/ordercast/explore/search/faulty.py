@@ -88,7 +88,7 @@ class FaultySearch(Search):
     # Ends
 
     def _end(self, state: State) -> Violation | None:
-        """What is wrong if everything on its way is lost and nothing goes wrong after that."""
+        """The violation at the end, if everything on its way is lost and nothing goes wrong after that."""
         behaviour = self._behaviour
         contents = [behaviour.content(component) for component in state[:-1]]
         key = []

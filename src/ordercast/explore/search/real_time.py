@@ -117,7 +117,7 @@ class RealTimeSearch(Search):
             self._report(Found(violation, state, None))
 
     def _ending(self, servers: State, moment: ClientsMoment) -> Violation | None:
-        """What is wrong when everything has happened, apart from what the servers did."""
+        """The violation when everything has happened, apart from what the servers did."""
         histories = [self._behaviour.histories[self._behaviour.history[component]] for component in servers]
         violation = answers(moment.answered, len(moment.clients))
         return violation or real_time(tuple(histories), moment.answered_before)

@@ -43,7 +43,7 @@ class Stage:
             self._put(arrival)
 
     def _asked(self) -> list[Arrival]:
-        """What is on its way from the beginning."""
+        """Packets that are on their way from the beginning."""
         return self.setting.requests(self.configuration)
 
     def possible(self) -> list[NodeStep]:
@@ -91,7 +91,7 @@ class Stage:
         return "; ".join([self._describe(cause), *self._consequences(node, effects)])
 
     def rest(self) -> Violation | None:
-        """What is broken if nothing more happens; nothing can be said while something could."""
+        """The promise that is broken if nothing more happens; None while something could."""
         return None if self.possible() else agreement(tuple(self.histories), self.configuration)
 
     # Inside

@@ -117,7 +117,7 @@ class Admin:
             await self._server.wait_closed()
 
     def answer(self, request: http.HttpRequest) -> Answer:
-        """What a GET returns."""
+        """The answer to a GET."""
         path = request.path
         if path == "/healthz":
             problem = self.problem()
@@ -137,7 +137,7 @@ class Admin:
         return 404, http.TEXT, b"known: /healthz /metrics /status /explain?msg=ID\n"
 
     def order(self, request: http.HttpRequest) -> Answer:
-        """What a POST does."""
+        """Carry out a POST."""
         path = request.path
         if path == "/keep":
             return self._keep({name: values[0] for name, values in request.query.items()})

@@ -190,7 +190,7 @@ class ArchiveFiles:
         return Piece(found.bodies, start + found.end, damaged=not found.bodies and len(data) > 0 and not found.short)
 
     def _first(self, file: int) -> int:
-        """Where the records of a segment begin: behind the words that say what it is."""
+        """The place where the records of a segment begin: behind the words that say what it is."""
         return _beginning(os.pread(file, 256, 0))
 
     def _reader(self, topic: Topic, number: int) -> int | None:
@@ -288,7 +288,7 @@ class ArchiveFiles:
 
 
 def _beginning(data: bytes) -> int:
-    """Where the first record is, behind preamble and frame 0; 0 if that is not there."""
+    """The place of the first record, behind preamble and frame 0; 0 if that is not there."""
     if (other := segments.other_format(data)) is not None:
         raise UsageError(f"archive: written in format {other}; this version reads format {segments.FORMAT}")
     if not data.startswith(segments.PREAMBLE):

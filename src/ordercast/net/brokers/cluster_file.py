@@ -111,7 +111,7 @@ class ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return found
 
     def keep_rules(self) -> tuple[KeepRule, ...]:
-        """What `keep` says; a UsageError names what is wrong with it."""
+        """The rules in `keep`; a UsageError names what is wrong with it."""
         rules = []
         for i, table in enumerate(self.keep):
             try:
@@ -231,7 +231,7 @@ def _check_tree(cluster: ClusterFile) -> None:
 
 
 def _explain(error: str) -> UsageError:
-    """What msgspec says, with the place first and the nearest valid name where a name is wrong."""
+    """An error of msgspec in our words: the place first, and the nearest valid name where a name is wrong."""
     problem, _, path = error.partition(" - at `")
     where = path.removesuffix("`").removeprefix("$").removeprefix(".")
     if match := _UNKNOWN_FIELD.search(problem):

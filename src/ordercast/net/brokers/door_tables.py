@@ -58,5 +58,5 @@ def check_door(name: str, table: NatsTable | WebTable, brokers: int) -> None:
 
 
 def default_of(tables: tuple[DefaultTable, ...], topic: str) -> DefaultTable:
-    """What holds for a topic."""
+    """The defaults that hold for a topic."""
     return next((table for table in tables if matches(table.filter, topic)), _PLAIN)

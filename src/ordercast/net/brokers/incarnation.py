@@ -81,7 +81,7 @@ class DataDirectory:
         sync_directory(self.path)
 
     def begin_anew(self) -> None:
-        """What was handed over is of no use to a newcomer, and out of date."""
+        """Forget what was handed over: it is of no use to a newcomer, and out of date."""
         shutil.rmtree(self.path / "ledger", ignore_errors=True)
         (self.path / _LEFT).unlink()
 

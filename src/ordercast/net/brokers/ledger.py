@@ -118,7 +118,7 @@ class DiskBrokerLedger:
         self.log.records = []
 
     def saved(self) -> SavedBroker:
-        """What earlier lives have left."""
+        """The state that earlier lives have left."""
         saved = self._held.saved()
         saved.whole = self._whole
         return saved

@@ -241,7 +241,7 @@ class BrokerProcess:
             self._data.release()
 
     def _open_ledger(self, life: int) -> SavedBroker | None:
-        """What earlier lives have left, if this broker has a data directory."""
+        """The ledger with what earlier lives have left, if this broker has a data directory."""
         if self._data is None:
             return None
         self._data.begin(life)

@@ -166,7 +166,7 @@ class Log:
             self._file = -1
 
     def decoded(self, record: SegmentRecord, decoder: msgspec.msgpack.Decoder[_T]) -> _T:
-        """What a record of a former life says."""
+        """The content of a record of a former life."""
         try:
             return decoder.decode(record.body)
         except NOT_DECODABLE as error:
@@ -254,7 +254,7 @@ class Log:
 
 
 def _complaint(path: Path, data: bytes, segment: Segment) -> str:
-    """Where the first damage is, and how much else there is to read."""
+    """A line about the first damage, and how much else there is to read."""
     if not segment.records and segment.damage[0].start == 0:
         return f"{path}: damaged from its beginning on, or no log of format {segments.FORMAT}"
     place = segment.damage[0].start

@@ -27,7 +27,7 @@ class MulticastClient:
 
     @property
     def servers(self) -> tuple[NodeId, ...]:
-        """Who can be a destination, in the order that all nodes agree on."""
+        """Possible destinations, in the order that all nodes agree on."""
         return self.host.place.servers
 
     async def multicast(self, payload: bytes, to: Iterable[str], *, topic: str = "") -> Message:

@@ -143,7 +143,7 @@ class NodeHost:
 
     @property
     def address(self) -> Address:
-        """Where neighbours can dial this node, once it listens."""
+        """The address at which neighbours can dial this node, once it listens."""
         assert self._door is not None
         return split_address(address_of(self._door))
 
@@ -307,7 +307,7 @@ class NodeHost:
             loop.call_soon(self._speak)
 
     def _fail(self, error: BaseException) -> None:
-        """What the disk has is unknown, or the state is half changed: tell whoever is responsible for the loop."""
+        """Tell whoever is responsible for the loop: the disk's content is unknown, or the state is half changed."""
         self._stopped = True
         self._unheard.clear()
         self._confirmations.give_up(f"{self.node} was stopped: {error}")
@@ -330,7 +330,7 @@ class NodeHost:
         self.machine.on_recover(self)
 
     def _renew(self) -> None:
-        """Where the log has grown large: go on as if the node had crashed and come back, without anybody noticing."""
+        """Shorten a large log: go on as if the node had crashed and come back, without anybody noticing."""
         if not self._durable_inputs.oversized or self.failure is not None:
             return
         self._host.make_durable()
@@ -347,7 +347,7 @@ class NodeHost:
             self._suspect(peer)
 
     def _speak(self) -> None:
-        """What the application may hear now, in the order in which it came about."""
+        """Tell the application what it may hear now, in the order in which it came about."""
         if not self._stopped:
             self._host.make_durable()  # Since this was planned, more may have happened.
         self._speaks_soon = False

@@ -55,7 +55,7 @@ class ToldEvents(msgspec.Struct, frozen=True):
 
 
 def told_by(journals: Iterable[Path]) -> ToldEvents:
-    """What the journals of former lives say; whoever has no other record counts their deliveries as taken over."""
+    """Events in the journals of former lives; without another record their deliveries count as taken over."""
     events = deliveries = 0
     last: tuple[str, str | None] | None = None
     for journal in journals:
@@ -214,7 +214,7 @@ class InputReplay:
         """Nothing is sent in a replay: the packet left in the former life."""
 
     def complete(self, message_id: str) -> None:
-        """Whoever waited for it has died with the process."""
+        """A completion from a former life: whoever waited for it has died with the process."""
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
         """If it ran out, the log says so."""

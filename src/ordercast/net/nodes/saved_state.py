@@ -44,7 +44,7 @@ class DamagedStateError(UsageError):
 
 
 def pack(machine: Machine) -> bytes:
-    """What the machine saves."""
+    """The saved state of the machine, as bytes."""
     writer = _Writer(_parts_of(type(machine).__module__))
     column = writer.column([machine.save()])
     return msgspec.msgpack.encode([list(writer.names), column])

@@ -138,7 +138,7 @@ def belongs_to(place: Place, protocol: ProtocolInfo, options: Any) -> Whose:
 
 
 def _tree_of(place: Place) -> Any:
-    """What lies beneath the links: the same neighbours may be linked by another tree."""
+    """The tree beneath the links: the same neighbours may be linked by another one."""
     if not isinstance(place, TreePlace):
         return None
     return place.parent, place.routes.near if place.routes is not None else None

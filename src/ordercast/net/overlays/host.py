@@ -153,7 +153,7 @@ class OverlayHost(ProcessHost):
         self._confirmations.confirm(message_id)
 
     def refuse_publication(self, message_id: str, error: Exception) -> None:
-        """Whoever waits for it hears that it never will be confirmed."""
+        """Tell whoever waits for a publication that it never will be confirmed."""
         self._confirmations.refuse(message_id, error)
 
     def note(self, kind: str, info: Mapping[str, str]) -> None:

@@ -172,7 +172,7 @@ class _Cluster:
         return self._finish(writer, wall_ns, drained=drained)
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What a node in this loop broke ends the run; nodes in processes of their own end themselves."""
+        """End the run when a node in this loop breaks; nodes in processes of their own end themselves."""
         self._failure = self._failure or context.get("exception") or InvariantError(context["message"])
 
     # Start

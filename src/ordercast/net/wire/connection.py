@@ -241,7 +241,7 @@ class WireConnection(asyncio.Protocol):
 
     @property
     def queued_bytes(self) -> int:
-        """What waits for the other end to read."""
+        """Bytes that wait for the other end to read."""
         waiting = sum(map(len, self.out))
         return waiting + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 

@@ -138,11 +138,11 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"client_token: or users, needed to listen on {host}, which is not a loopback address")
 
     def own_token(self, kind: str) -> bytes:
-        """What this process proves itself with when it connects as `kind`."""
+        """The token with which this process proves itself when it connects as `kind`."""
         return (self.client_token if kind == CLIENT else self.peer_token).encode()
 
     def token_of(self, kind: str, user: str, peer: str) -> bytes:
-        """What somebody who connects as `kind` must prove to know."""
+        """The token that somebody who connects as `kind` must prove to know."""
         if kind != CLIENT:
             return self.peer_token.encode()
         if not self.users:

@@ -178,7 +178,7 @@ class Incoming:
         """By sender, life and the number of the first piece; the oldest first."""
 
     def take(self, data: bytes, source: str) -> tuple[Peer, bytes] | None:
-        """Who cast it, and the encoded packet, once all its pieces are there; else None.
+        """The sender and the encoded packet, once all its pieces are there; else None.
 
         A RefusedDatagramError unless it is new, meant for this process and of one of this cluster's nodes.
         """

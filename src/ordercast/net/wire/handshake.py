@@ -118,7 +118,7 @@ def present(me: Peer, known: Credentials, greeting: Greeting, peer: str, to: str
 def accept(
     me: Peer, known: Credentials, greeting: Greeting, asked: Challenge, peer: str, term: int = 0
 ) -> tuple[Peer, Accepted]:
-    """Who presents itself, and the acceptor's answer; a PeerError unless it proves what it says."""
+    """The peer that presents itself, and the acceptor's answer; a PeerError unless it proves what it says."""
     if not isinstance(greeting, Present) or greeting.kind not in _WELCOME.get(me.kind, ()):
         raise PeerError(peer, f"does not present itself as somebody who may talk to a {me.kind}")
     token = known.token_of(greeting.kind, greeting.user, peer)

@@ -23,7 +23,7 @@ class Newcomer(Protocol):
 
     @property
     def host(self) -> str:
-        """Where it comes from."""
+        """The address that a stranger comes from."""
 
     @property
     def has_spoken(self) -> bool:

@@ -52,7 +52,7 @@ class Directory(State):
             del epochs[oldest], self.makers[epoch_key(key_of(entry, value_of(oldest, 0)))]
 
     def between(self, entry: int, low: Value, high: Value) -> list[str]:
-        """Who owned the entry in the epochs that the range touches, as far as known."""
+        """Owners of the entry in the epochs that the range touches, as far as known."""
         epochs = self.owners.get(entry, {})
         return [address for epoch, address in sorted(epochs.items()) if epoch_of(low) <= epoch <= epoch_of(high)]
 

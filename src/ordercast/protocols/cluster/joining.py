@@ -61,7 +61,7 @@ class Joining(State):
         return next((address for address in known if address not in self.asked), None)
 
     def time_out(self) -> None:
-        """That member does not answer."""
+        """Ask another member: that one does not answer."""
         if self.connection is not None:
             self.wires.close(self.connection, "asks somebody else")
             self._ask_next()

@@ -188,7 +188,7 @@ class ClusterMachine(OverlayMachine):
             self.wires.cast(address, packet)
 
     def _settle(self) -> None:
-        """What this process has told itself counts before the turn is over."""
+        """Handle what this process has told itself before the turn is over."""
         while self.to_self:
             self._receive(self.place.me, self.to_self.popleft())
 

@@ -168,7 +168,7 @@ class UpdateOrdering(State):
         return event
 
     def take_skipped(self) -> list[Range]:
-        """What was passed over since the last look."""
+        """Ranges that were passed over since the last look."""
         skipped, self.skipped = self.skipped, []
         return skipped
 

@@ -66,7 +66,7 @@ class Resyncing(State):
             self._end()
 
     def time_out(self) -> None:
-        """Whoever has not answered by now need not."""
+        """Stop waiting for those who have not answered by now."""
         self.give_up()
         self._end()
 

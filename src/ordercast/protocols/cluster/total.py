@@ -81,5 +81,5 @@ class TotalQueue(State):
 
     @property
     def next_ns(self) -> int | None:
-        """When something is due next."""
+        """The time at which something is due next."""
         return self.due[0][0] if self.due else None

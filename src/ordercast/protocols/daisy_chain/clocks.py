@@ -16,7 +16,7 @@ Clock = tuple[int, ...]
 
 
 def first_edge(head: int) -> int:
-    """Where the counters of a head begin; also the number of edges between that many servers."""
+    """The index of a head's first counter; also the number of edges between that many servers."""
     return head * (head - 1) // 2
 
 
@@ -37,7 +37,7 @@ def without_heads_below(clock: Clock, floor: int) -> Clock:
 
 
 def merged(one: Clock, other: Clock) -> Clock:
-    """What either knows."""
+    """The knowledge of both clocks together."""
     # max() of two is a call: measured twice as slow here.
     return tuple([a if a > b else b for a, b in zip(one, other, strict=True)])  # noqa: FURB136
 

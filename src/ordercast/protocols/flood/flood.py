@@ -69,7 +69,7 @@ class Flood(Machine):
     # The layer above
 
     def _stamp(self, _message: Message) -> Stamp:
-        """What travels with a message of this node."""
+        """The header of a message of this node."""
         return ()
 
     def _flooded(self, message: Message, _stamp: Stamp, out: Outbox) -> None:

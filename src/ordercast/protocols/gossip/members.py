@@ -63,7 +63,7 @@ class GossipView(State):
         self.return_to_contacts()
 
     def return_to_contacts(self) -> None:
-        """Whoever knows nobody asks those that it was told of at first."""
+        """Fall back on the first contacts if nobody else is known."""
         for address in self.other_contacts()[: self.limits.view]:
             self._enter(address, 0, self.round)
 

@@ -103,7 +103,7 @@ class Rumours(State, Generic[Key, Item]):
             self.drop(key)
 
     def chosen(self) -> tuple[tuple[Item, ...], bytes]:
-        """What to pass on in this round, and its ages: the youngest, for most have the old ones already."""
+        """Rumours to pass on in this round, and their ages: the youngest, for most have the old ones already."""
         births = self.births
         keys = list(births)
         most = self.limits.per_packet

@@ -76,7 +76,7 @@ class HeldCopies(NodePart):
             out.set_timer(NEED, self.need_ns)
 
     def look_afresh(self) -> None:
-        """What is held back now counts from now on."""
+        """Begin to count looks anew, for everything that is held back now."""
         self.looks = dict.fromkeys(self.copies, 0)
         self.asking = set()
 

@@ -351,7 +351,7 @@ class LinkEnds(NodePart):
         return PeerError(self.here.routes.nodes[peer], f"sent {message.id} with a header that makes no sense")
 
     def _decode(self, peer: int, link: IncomingSession, packet: Data) -> tuple[Copy, list[int]]:
-        """What `encode` was given."""
+        """The value that `encode` was given."""
         header, values, shapes = packet.header, link.values, link.shapes
         head, at, depth, epoch = header[0], 1, 0, 0
         if head & _PLACED:

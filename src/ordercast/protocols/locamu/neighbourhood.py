@@ -119,7 +119,7 @@ class Neighbourhood(NodePart):
         self.depths = {key: depth for key, depth in self.depths.items() if (key[1], key[2]) in ways}
 
     def ball(self, node: int) -> Ball:
-        """Who is within the window of another node."""
+        """The nodes within the window of another node."""
         ball = self.balls.get(node)
         if ball is None:
             ball = self.balls[node] = self.routes.ball(node, self.radii.window)

@@ -100,7 +100,7 @@ class Locamu(Machine):
         return clone
 
     def frozen(self) -> Hashable:
-        """What this node calls streams makes no difference, unless others know them by these names."""
+        """The state without this node's names for streams, which make no difference unless others know them."""
         if self.delta:
             return super().frozen()
         return canonical(self._parts(), self.here, self.streams, self.store, self.held, self.rounds)
@@ -116,7 +116,7 @@ class Locamu(Machine):
 
     @property
     def tally(self) -> Tally | None:
-        """What the headers of this node would cost by the source's model."""
+        """The cost of this node's headers by the source's model."""
         return self.forwarding.tally
 
     # What the application asks for

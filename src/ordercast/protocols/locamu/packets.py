@@ -168,7 +168,7 @@ def flat_names(messages: Sequence[Sequence[Plain]]) -> tuple[int, ...]:
 
 
 def read_names(flat: tuple[int, ...]) -> list[list[Plain]]:
-    """What `flat_names` was given; ValueError if it makes no sense."""
+    """The names that `flat_names` was given; ValueError if they make no sense."""
     kinds: list[tuple[int, tuple[int, ...]]] = []
     at = 1
     if _item(flat, 0) < 0:

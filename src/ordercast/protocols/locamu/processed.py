@@ -61,7 +61,7 @@ class Processed(State):
                     beyond.add(number)
 
     def _close(self, forwarder: int, beyond: set[int], prefix: int) -> int:
-        """How far the stream is gapless now that the number after the old prefix is there."""
+        """The end of the stream's gapless prefix, now that the number after the old prefix is there."""
         while prefix + 1 in beyond:
             prefix += 1
             beyond.discard(prefix)
@@ -87,7 +87,7 @@ class Processed(State):
         self.sparse.pop(forwarder, None)
 
     def columns(self) -> Columns:
-        """What an acknowledgement says of the streams into this node."""
+        """The columns of an acknowledgement about the streams into this node."""
         sparse = self.sparse
         return tuple([
             (forwarder, prefix, *(in_runs(prefix, sorted(sparse[forwarder])) if forwarder in sparse else ()))
@@ -110,7 +110,7 @@ def in_runs(prefix: int, numbers: Sequence[int]) -> list[int]:
 
 
 def of_runs(prefix: int, runs: Sequence[int]) -> list[int]:
-    """What `in_runs` was given, of numbers from a peer: no more than there can be."""
+    """The numbers that `in_runs` was given, from a peer: no more than there can be."""
     numbers: list[int] = []
     last = prefix
     for left_out, length in zip(runs[::2], runs[1::2], strict=False):

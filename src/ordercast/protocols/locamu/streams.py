@@ -60,7 +60,7 @@ class Streams(NodePart):
     # Vectors
 
     def shape(self, forwarder: int, nodes: tuple[int, ...]) -> Shape:
-        """What a vector of that forwarder for these nodes means here."""
+        """The meaning here of that forwarder's vector for these nodes."""
         key = (forwarder, nodes)
         shape = self.shapes.get(key)
         if shape is None:

@@ -136,7 +136,7 @@ class WaitingCopies(State):
         return [stream & SECOND for i, stream in shape.expected if not self.has(stream, numbers[i])]
 
     def owing(self, messages: Iterable[Sequence[Vector]]) -> set[int]:
-        """Who has something of these to acknowledge, the newest first: of each shape only the last vector matters."""
+        """Nodes that have one of these to acknowledge, the newest first: of each shape only the last vector matters."""
         known, found, seen = self.known, set(), set()
         for vectors in messages:
             for shape, numbers, _ in vectors:

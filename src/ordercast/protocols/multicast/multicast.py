@@ -76,7 +76,7 @@ class Multicast(Machine):
     # What a protocol adds
 
     def _entries(self, ranks: Ranks) -> Ranks:
-        """Where the client's copies go."""
+        """The servers to which the client's copies go."""
         return ranks[:1]
 
     def _on_ask(self, message: Message, ranks: Ranks, out: Outbox) -> None:

@@ -255,7 +255,7 @@ class Connections(State, ABC):
     # Ending
 
     def settle(self, connection: Connection, line: Line) -> None:
-        """What had to wait for the end of a join was handled."""
+        """Handle what had to wait for the end of a join."""
         if self.lines.get(connection) is line:
             self.review(line.pid)
 

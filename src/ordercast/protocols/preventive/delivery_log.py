@@ -58,7 +58,7 @@ class DeliveryLog(State):
         self.end += 1
 
     def since(self, start: int) -> Iterator[Message]:
-        """What was delivered from that index on, in order."""
+        """Messages delivered from that index on, in order."""
         return islice(self.kept, start - self.first, None)
 
     def inherit(self, received: Counts, *, forgetful: bool) -> None:
@@ -98,7 +98,7 @@ class DeliveryLog(State):
         return None
 
     def lacking(self, theirs: dict[Origin, int]) -> list[Message]:
-        """What somebody who has `theirs` lacks, in order of delivery; nothing of origins that are quiet."""
+        """Messages that somebody who has `theirs` lacks, in order of delivery; none of origins that are quiet."""
         quiet = self.quiet
         return [
             message

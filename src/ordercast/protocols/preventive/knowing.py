@@ -56,7 +56,7 @@ class Knowing(Preventive):
     broadcast: KnowingBroadcast
 
     def relation(self, one: tuple[Origin, int], other: tuple[Origin, int]) -> Relation:
-        """How one message, by origin and number, is to another; of the latest `log_keep`."""
+        """The causal relation of one message, by origin and number, to another; of the latest `log_keep`."""
         return self.broadcast.local.relation(one, other)
 
     def on_packets(self, connection: Connection, packets: Sequence[Packet]) -> None:
@@ -70,7 +70,7 @@ class Knowing(Preventive):
                 self._take(connection, line, packet)
 
     def _on_safe_mark(self, connection: Connection, line: Line, mark: SafeMark) -> None:
-        """Who began without a phase had delivered nothing; all else that the sender had is here by now (PRV-I1)."""
+        """The link is safe: all that the sender had is here by now (PRV-I1), or it began with nothing delivered."""
         if connection not in self.broadcast.local.carried:
             before = self.broadcast.log.received if mark.attempt else {}
             self.broadcast.local.open(connection, before, exact=not mark.attempt)

@@ -38,11 +38,11 @@ class OutLink(State):
         return self.tries
 
     def collect_from(self, start: int) -> None:
-        """What is delivered from this place of the log on is the buffer of the link."""
+        """Begin the link's buffer at this place of the log: it is what is delivered from there on."""
         self.start = start
 
     def give_up_attempt(self) -> None:
-        """Whatever the peer says of the attempt counts no more."""
+        """Ignore whatever the peer says of this attempt from now on."""
         self.attempt = 0
 
 

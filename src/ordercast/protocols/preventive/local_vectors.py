@@ -81,7 +81,7 @@ class LocalVectors(State):
             del self.pasts[next(iter(self.pasts))]
 
     def relation(self, one: Key, other: Key) -> Relation:
-        """How `one` is to `other`; unknown if their pasts are forgotten or not narrow enough to tell."""
+        """The relation of `one` to `other`; unknown if their pasts are forgotten or not narrow enough to tell."""
         first, second = self.pasts.get(one), self.pasts.get(other)
         before = second.holds(*one) if second is not None else None
         after = first.holds(*other) if first is not None else None

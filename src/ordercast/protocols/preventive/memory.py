@@ -69,7 +69,7 @@ class LinkMemory(State):
 
     @property
     def entries(self) -> int:
-        """How much is remembered in all."""
+        """The number of remembered entries in all."""
         return sum(map(len, self.expected.values()))
 
 

@@ -36,7 +36,7 @@ class Remembering(Preventive):
         return self.published
 
     def on_recover(self) -> None:
-        """What was under way to it is gone, and no vector says what that was: it begins anew."""
+        """Begin anew: what was under way to this process is gone, and no vector says what that was."""
         super().on_recover()
         if self.options.memory == "links" and self.joined and self.place.contacts:
             self.wires.set_timer(("anew", self.place.contacts[0]), 0)

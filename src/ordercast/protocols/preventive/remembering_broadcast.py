@@ -24,7 +24,7 @@ class RememberingBroadcast(Broadcast):
         self.memory = LinkMemory()
 
     def receive(self, source: Connection, peer: Origin, packet: Data) -> None:  # noqa: ARG002
-        """What is expected over the link is a copy; everything else is new, with its past before it (PRV-P6)."""
+        """Take a copy if it is expected over the link; everything else is new, with its past before it (PRV-P6)."""
         if self.memory.is_copy(source, packet.message):
             self.duplicates += 1
         else:

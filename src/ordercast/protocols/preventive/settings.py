@@ -60,5 +60,5 @@ class PreventiveOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     @property
     def rules(self) -> int:
-        """What neighbours must have in common: the version of the packets and the kind of memory."""
+        """Rules that neighbours must have in common: the version of the packets and the kind of memory."""
         return RULES + 256 * ("vector", "counting", "links").index(self.memory)

@@ -59,7 +59,7 @@ class Endpoint(State):
         return [(number, body) for number, body in self.unconfirmed(target) if number <= overdue]
 
     def targets(self) -> list[NodeId]:
-        """Whoever has something to confirm."""
+        """Peers to which something is to be confirmed."""
         return [target for target, outputs in self.outputs.items() if outputs]
 
     def expects(self, source: NodeId, number: int) -> bool:

@@ -153,7 +153,7 @@ class ReplicaLog(State):
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads, as far as this replica knows; None between two views."""
+        """The leader, as far as this replica knows; None between two views."""
         return self._leader_of(self.view) if self.view == self.last_view else None
 
     def _leader_of(self, view: int) -> NodeId:
@@ -196,7 +196,7 @@ class ReplicaLog(State):
             self._append(peer, out)
 
     def uncommitted(self) -> list[LogEntry]:
-        """What is in the log and not applied yet."""
+        """Entries of the log that are not applied yet."""
         return self.entries[self.applied - self.base :]
 
     def take_committed(self) -> list[LogEntry]:

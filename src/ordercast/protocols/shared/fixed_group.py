@@ -7,6 +7,6 @@ from ordercast.core.machine import Place
 
 
 def refuse_newcomer(protocol: str, place: Place) -> None:
-    """Whoever restarts without state must not pass for its former self."""
+    """Refuse a node that restarts without state: it must not pass for its former self."""
     if place.incarnation:
         raise UsageError(f"{place.node}: {protocol} has a fixed group and cannot take back a node that lost its state")

@@ -211,7 +211,7 @@ class ReliableLinks(State):
         link.acked = received
 
     def take_confirmed(self) -> list[tuple[NodeId, Numbered]]:
-        """What has been acknowledged since the last call, and by whom."""
+        """Packets that have been acknowledged since the last call, and by whom."""
         confirmed, self.confirmed = self.confirmed, []
         return confirmed
 
@@ -298,7 +298,7 @@ class ReliableLinks(State):
     # What the layer above may ask
 
     def pending(self, peer: NodeId) -> Iterable[Numbered]:
-        """What the neighbour has not acknowledged, oldest first."""
+        """Packets that the neighbour has not acknowledged, oldest first."""
         return self._link(peer).unacked.values()
 
     def unsuspected(self) -> set[NodeId]:

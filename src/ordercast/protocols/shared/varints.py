@@ -55,5 +55,5 @@ def unsigned(numbers: Numbers) -> Numbers:
 
 
 def signed(numbers: Numbers) -> Numbers:
-    """What `unsigned` was given."""
+    """The number that `unsigned` was given."""
     return numbers >> 1 ^ -(numbers & 1)

@@ -54,7 +54,7 @@ class ClockLayout:
         self.empty = Clock(np.zeros(self.size, np.int64), {})
 
     def number(self, topic: Topic) -> int:
-        """Where everybody is a member of everything, one vector serves for all topics."""
+        """The vector's number for a topic; where everybody is a member of everything, one vector serves for all."""
         return self._number.get(topic, 0)
 
     def slot(self, topic: Topic, publisher: int) -> int:
@@ -63,7 +63,7 @@ class ClockLayout:
         return self.size + group * self.nodes + publisher if slot is None else slot
 
     def slot_of(self, message: Message) -> int | None:
-        """Where a message is counted; None: nobody can have published it."""
+        """The slot in which a message is counted; None: nobody can have published it."""
         key = (message.topic, message.origin)
         slot = self._known.get(key)
         if slot is None:
@@ -182,7 +182,7 @@ class Difference(Encoded):
         return cls(None, None, old, new)
 
     def slots(self) -> Numbers:
-        """Where the clocks differ, in order."""
+        """The slots in which the clocks differ, in order."""
         if self._slots is None:
             assert self.old is not None
             assert self.new is not None

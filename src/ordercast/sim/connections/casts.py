@@ -149,7 +149,7 @@ class Casts:
                 plan(leaves + draw(stir(bits ^ _SECOND_COPY)), target, peer, frame)
 
     def _plan(self, arrival: int, target: Process, peer: Peer, frame: Frame) -> None:
-        """Where latencies are drawn it is nearly always the only one of its instant."""
+        """Plan an arrival alone: where latencies are drawn it is nearly always the only one of its instant."""
         events = self._clock.instants.get(arrival)
         if events is None and arrival > self._clock.now:
             self._clock.at(arrival, self._arrive, target, [peer, frame])
@@ -157,7 +157,7 @@ class Casts:
             self._plan_batch(arrival, events or (), [target, peer, frame])
 
     def _plan_batch(self, arrival: int, events: Sequence[CalendarEvent], one: list[Any]) -> None:
-        """Whatever arrives at one instant is one event: also with one that was planned as the only one."""
+        """Plan all arrivals of one instant as one event, together with one that was planned alone."""
         batch = self._batches.get(arrival)
         if batch is not None:
             batch += one

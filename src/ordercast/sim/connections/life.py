@@ -373,7 +373,7 @@ class SimulatedEnd:
         self.set_latency(latency)
 
     def set_latency(self, latency: Callable[[int], int]) -> None:
-        """What is sent from now on takes so long, and overtakes nothing."""
+        """Set the latency of what is sent from now on; it overtakes nothing."""
         self._draw_ns = latency
         self.constant_ns = latency(0) if latency(0) == latency(self._salt) else -1
         self.refresh()
@@ -406,7 +406,7 @@ class SimulatedEnd:
             events.append((arrive, self, None))
 
     def _arrival(self, frame: Frame = None) -> int:
-        """When something that leaves now is there: FIFO.
+        """The arrival time of something that leaves now: FIFO.
 
         The draw belongs to what is sent and when, not to a count: what others do not send changes nothing for it.
         """
@@ -421,7 +421,7 @@ class SimulatedEnd:
         return arrival
 
     def first_arrival(self) -> int:
-        """When the answer to the dial is there: before anything that is sent on this end."""
+        """The arrival time of the answer to the dial: before anything that is sent on this end."""
         return self._arrival()
 
     def release(self) -> None:
@@ -487,7 +487,7 @@ class SimulatedEnd:
 
 
 def arrive(end: SimulatedEnd, _: None) -> None:
-    """What an end sent first is there. A function, not a method: the calendar holds millions of these."""
+    """The first packet of an end arrives. A function, not a method: the calendar holds millions of these."""
     if not end.flying:
         return  # Lost with its sender.
     batch = end.flying.pop(0)

@@ -220,7 +220,7 @@ class Processes:
         return found
 
     def set_latency(self, source: str, target: str, latency: Latency | None) -> None:
-        """What one sends the other from now on takes so long; None: as long as at the beginning."""
+        """Set the latency from one process to the other from now on; None: the one of the beginning."""
         draw = latency_draw(self._latency(source, target) if latency is None else latency)
         self._draws[source, target] = draw, salt(self.seed, "wire", source, target)
         for life in self.living():
@@ -288,7 +288,7 @@ class Processes:
         end.break_off(why, detection(mix(bits, 1)), share)
 
     def _fault_bits(self, end: SimulatedEnd) -> int:
-        """What is drawn for a fault belongs to the connection and the moment."""
+        """Random bits for a fault; they belong to the connection and the moment."""
         return salt(self.seed, "faults", end.life.name, end.peer_name, end.number, self.clock.now)
 
     def pause(self, name: str) -> bool:

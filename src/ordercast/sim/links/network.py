@@ -34,7 +34,7 @@ class Server:
         self.taken_bytes = 0
 
     def serve(self, now: int, size: int) -> int:
-        """When the last of `size` bytes is through."""
+        """The time at which the last of `size` bytes is through."""
         self.taken_bytes += size
         self.free = done = max(now, self.free) + size * self.ps_per_byte // 1_000
         return done
@@ -120,7 +120,7 @@ class LinkDirection:
         self._plain = self._steady and not self.weighed
 
     def set_latency(self, latency: Latency) -> None:
-        """What is sent from now on takes so long."""
+        """Set the latency of what is sent from now on."""
         self._draw_ns = latency_draw(latency)
         self._constant_ns = ns(latency) if isinstance(latency, int | float) else -1
 
@@ -150,7 +150,7 @@ class LinkDirection:
             clock.at(arrival, self._arrive, packet, number)
 
     def _transmit_weighed(self, packet: Packet, number: int, size: int) -> None:
-        """What is lost on the way has left the node all the same, so it takes its share of the bandwidth."""
+        """Transmit by bandwidth; what is lost on the way has left the node all the same, and takes its share."""
         departure = self._clock.now
         if self.weighed:
             size = size or self.sender.weigh(packet)

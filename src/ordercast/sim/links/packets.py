@@ -23,7 +23,7 @@ def payload_asked_at(time_ns: int, position: int, size: int) -> bytes:
 
 
 def time_asked(message: Message) -> int | None:
-    """When a simulated application asked for this publication; None: the payload is too small to say."""
+    """The time at which a simulated application asked for this publication; None: the payload is too small to say."""
     return int(_STAMP.unpack_from(message.payload)[0]) if len(message.payload) >= _STAMP.size else None
 
 

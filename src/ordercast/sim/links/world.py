@@ -73,7 +73,7 @@ class World:
         return self.protocol.guarantee
 
     def population(self) -> Population:
-        """Who is there, as workloads see it."""
+        """The living nodes, as workloads see them."""
         return Population(self.graph.nodes, self.graph.servers, self.graph.clients, self.groups)
 
     def host(self, name: str, where: str) -> Host:

@@ -69,7 +69,7 @@ def drain(world: OverlayWorld) -> int:
 
 
 def manifest_of(world: OverlayWorld, run_id: str, *, drained: bool) -> Manifest:
-    """What the trace of a world that has lived says of itself."""
+    """The manifest of the trace of a world that has lived."""
     scenario = world.scenario
     processes = world.processes.processes.values()
     counters: Counter[str] = Counter()

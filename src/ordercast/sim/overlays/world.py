@@ -123,7 +123,7 @@ class OverlayWorld:
             members.add(node.node)
 
     def end_faults(self) -> None:
-        """Whoever stands still goes on, and whoever was parted is together again; the dead stay dead."""
+        """End stalls and partitions; the dead stay dead."""
         self.processes.heal_all()
         for node in self.nodes.values():
             self.processes.resume(node.node)

@@ -23,7 +23,7 @@ _COLUMNS = ("key", "receiver", "message", "place", "is_total")
 
 
 def keys_for(arrays: Arrays, blocks: range) -> Iterator[tuple[int, bytes]]:
-    """What some receivers delivered and what they missed of the keys that order anything, by block."""
+    """Deliveries and misses of some receivers, for the keys that order anything, by block."""
     keys = hot_keys(arrays)
     delivered, lacking = by_key(arrays, keys)
     for number, block in enumerate(blocks):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def queues_for(arrays: Arrays, check: str, blocks: range) -> Iterator[tuple[int, bytes]]:
-    """What some receivers delivered of the messages held to `check`, and for `prefix` what they missed, by block."""
+    """Deliveries of some receivers of the messages held to `check`, and for `prefix` their misses, by block."""
     if check in ("prefix", "acyclic"):
         queue, queue_off, missed_off, missed = queues_of(arrays, check)
         if check == "acyclic":

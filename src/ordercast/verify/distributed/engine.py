@@ -114,7 +114,7 @@ def judge(
 
 
 def _about(setup: Setup, found: list[PartFound], counts: dict[str, int]) -> RunFacts:
-    """What the parts say together."""
+    """The parts' facts together."""
     about = found[0].about
     total = {name: sum(one.counts[name] for one in found) for name in found[0].counts}
     holes: list[SeqHole] = [hole for one in found for hole in one.holes]
@@ -141,7 +141,7 @@ def _about(setup: Setup, found: list[PartFound], counts: dict[str, int]) -> RunF
 
 
 def _together(flow: TableFlow[F], judged: F, setup: Setup, blocks: dict[str, range]) -> list[FoundInBlock]:
-    """What is found where the deliveries of all receivers are in one place."""
+    """Findings of the checks that need the deliveries of all receivers in one place."""
     if not blocks:
         return []
     all_blocks = range(max(mine.stop for mine in blocks.values()))
@@ -179,7 +179,7 @@ def _asking(
     cycles: Cycles,
     names_at: Callable[[list[int]], list[str]],
 ) -> Asking:
-    """What has to be told, and whose logs are needed whole for it."""
+    """Violations to be told, and the receivers whose logs are needed whole for it."""
     told = {check: part.findings for check, part in merged.items() if check in about.checks and is_told(about, part)}
     first = {m: at for one in found for m, at in one.first.items()}
     first_by = {m: by for one in found for m, by in one.first_by.items()}

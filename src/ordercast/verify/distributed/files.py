@@ -84,7 +84,7 @@ def hash_of(words: Any) -> np.ndarray[Any, Any]:
 
 
 def look_at_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the files of one task say of nodes and members, in one row. Columns: path, content."""
+    """The nodes and members in the files of one task, in one row. Columns: path, content."""
     found = FileLook()
     for table in _groups(batches, _LOOK):
         found.add(_look(table))
@@ -95,7 +95,7 @@ def look_at_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def look_from(rows: Iterable[bytes]) -> FileLook:
-    """What all tasks have found together."""
+    """The looks of all tasks together."""
     whole_look = FileLook()
     for data in rows:
         whole_look.add(msgspec.msgpack.decode(data, type=FileLook))
@@ -122,7 +122,7 @@ def scan_files(setup: Setup, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _about(table: pa.Table, publications: np.ndarray[Any, Any]) -> pa.Table:
-    """What is read of publications, lists as text."""
+    """The columns of publications that are read, lists as text."""
     chosen = taken(table.select(list(ABOUT_PUBLICATION)), publications)
     columns = {}
     for name in ABOUT_PUBLICATION:

@@ -47,7 +47,7 @@ ANSWERED = schema_of(data=pa.binary())
 def measured_apart(
     flow: TableFlow[F], rows: F, tables: Tables, path: str, buckets_for: Callable[[int], int]
 ) -> Measured:
-    """What was measured of one run, the same as where one process has it whole.
+    """Measures of one run, the same as where one process has it whole.
 
     `tables` reads `rows`; `buckets_for` says into how many tasks so many rows by message are cut.
     """

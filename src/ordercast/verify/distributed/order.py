@@ -169,7 +169,7 @@ def _pieces(table: pa.Table, base: dict[int, int], wanted: Any) -> RowPieces:
 
 
 def _publications(table: pa.Table) -> pa.Table:
-    """What is known of each message, by its code."""
+    """Facts about each message, by its code."""
     parts = [table_from(value.as_buffer()) for value in table.column("published") if len(value.as_buffer())]
     words = pa.array([], pa.string())
     found = pa.concat_tables(parts) if parts else pa.table(dict.fromkeys(ABOUT_PUBLICATION, words))
@@ -227,7 +227,7 @@ def _packed(ordered: Ordered) -> bytes:
 
 
 def ordered_from(table: pa.Table) -> Ordered:
-    """What `order` sent, put together."""
+    """The order put together from what `order` sent."""
     order_ = np.argsort(np.asarray(table.column("chunk").combine_chunks()), kind="stable")
     data = b"".join(table.column("data")[int(i)].as_py() for i in order_)
     about, arrays = unpacked(data, AboutOrder)

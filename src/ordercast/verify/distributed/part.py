@@ -118,7 +118,7 @@ class Side:
         return outsiders(self.rows, message, duties, self.members, self.lives.node[pub], mine)[0]
 
     def about(self) -> RunFacts:
-        """What is known of the run besides its arrays; the same in every part, but for counts."""
+        """Facts of the run besides its arrays; the same in every part, but for counts."""
         about = about_run(self.setup.trace(self.setup.rare), self.rows, self.ordered.duties, self._scopes())
         about.complete = self.setup.asked.is_complete(self.setup.trace(self.setup.rare))
         about.one_clock = self.setup.dated
@@ -276,7 +276,7 @@ def _partials(side: Side, columns: Columns, part: int) -> list[Partial]:
 
 
 def _together(setup: Setup, ordered: Ordered, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """What checks need that are not decided receiver by receiver, by block."""
+    """Columns, by block, for the checks that are not decided receiver by receiver."""
     for check, blocks in blocks_of(columns.about.checks, ordered.about.held, setup.cut).items():
         arrays = columns.arrays
         rows = keys_for(arrays, blocks) if check == "total" else queues_for(arrays, check, blocks)

@@ -169,7 +169,7 @@ def _sorted(setup: Setup, pieces: RowPieces, nodes: int) -> tuple[Any, ...]:
 
 
 def _entries(off: Offsets, seq: Any, node: Any, wanted: Any) -> tuple[Offsets, Any]:
-    """Where rows of these nodes and seqs stand, or would; and whether they are there."""
+    """The places where rows of these nodes and seqs stand, or would; and whether they are there."""
     found = np.empty(node.size, np.int64)
     starts = [0, *(np.flatnonzero(np.diff(node)) + 1).tolist(), node.size] if node.size else []
     for begin, end in pairwise(starts):

@@ -67,7 +67,7 @@ def _add(counts: dict[Any, int], more: dict[Any, int]) -> None:
 
 
 def tally(tables: Tables, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the rows of one task add up to, in one row."""
+    """Sums over the rows of one task, in one row."""
     found = RunTally()
     for table in tables(batches):
         found.add(_tally(table))
@@ -75,7 +75,7 @@ def tally(tables: Tables, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def tally_from(path: str, rows: Iterable[bytes]) -> RunTally:
-    """What all tasks have found together."""
+    """The sums of all tasks together."""
     found = RunTally()
     for data in rows:
         found.add(msgspec.msgpack.decode(data, type=RunTally))

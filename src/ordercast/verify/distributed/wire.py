@@ -28,7 +28,7 @@ def packed(about: Any, arrays: Packed) -> bytes:
 
 
 def unpacked(data: bytes, type_: Any = Any) -> tuple[Any, Packed]:
-    """What `packed` packed. Arrays are copies that may be written to: kernels are compiled for such."""
+    """The value that was `packed`. Arrays are copies that may be written to: kernels are compiled for such."""
     (length,) = _HEAD.unpack_from(data)
     at = _HEAD.size + length
     about, parts = msgspec.msgpack.decode(data[_HEAD.size : at], type=tuple[type_, list[_Part]])
@@ -65,6 +65,6 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def table_from(data: Any) -> pa.Table:
-    """What `table_bytes` wrote."""
+    """The table that `table_bytes` wrote."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
         return stream.read_all()

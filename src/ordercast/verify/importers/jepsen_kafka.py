@@ -53,7 +53,7 @@ def _operations(path: Path) -> list[dict[str, Any]]:
 
 
 def _values(path: Path) -> Iterator[tuple[str, Any]]:
-    """What is on each line; or, in a file that is one vector, in it."""
+    """The values on each line; or, in a file that is one vector, in it."""
     text = text_of(path)
     whole = text.lstrip().startswith("[")
     for number, line in enumerate([text] if whole else text.splitlines(), 1):
@@ -67,7 +67,7 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _steps(operation: dict[str, Any], path: Path) -> list[tuple[str, str]]:
-    """What an operation sent and polled, in its order."""
+    """The sends and polls of an operation, in its order."""
     steps: list[tuple[str, str]] = []
     if operation[":type"] == ":fail":
         return steps

@@ -74,7 +74,7 @@ def owed_and_forbidden(
     member_off: Offsets, member_audience: Ints, member_status: Offsets, member_stay: Offsets, status: Flags,
     stay_due: Ints, stay_asked: Flags, own_implied: bool, alive: Flags, gone_ns: Offsets, published_ns: Offsets,
 ) -> tuple[Offsets, Ints, Ints, Flags, Flags, int, int]:  # fmt: skip
-    """What was owed and not delivered, what was delivered and not for it, and how many were made and are excused.
+    """Duties not kept, deliveries to the wrong receiver, and how many duties were made and are excused.
 
     Of what each log owed and did not deliver: up to which place, and whether it is asked for in the end. A log's
     memberships name an audience, where its statuses begin, one per message of the audience (-1 for a membership that

@@ -52,7 +52,7 @@ def rows_by_line(
 
 @kernel
 def _echoes(log: Ints, log_off: Offsets, chain: Ints, at: Offsets) -> Offsets:
-    """Where each message's own publisher delivered it; behind everything if it never did."""
+    """The place where each message's own publisher delivered it; behind everything if it never did."""
     echo = np.full(at.size, log.size, np.int64)
     for g in range(log_off.size - 1):
         for i in range(log_off[g], log_off[g + 1]):

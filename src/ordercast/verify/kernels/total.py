@@ -48,7 +48,7 @@ def deliveries_by_key(
 
 @kernel
 def runs(receiver: Ints) -> Offsets:
-    """Where each receiver's stretch begins, and the end."""
+    """The bounds of each receiver's stretch."""
     count = 0
     for i in range(receiver.size):
         count += i == 0 or receiver[i] != receiver[i - 1]
@@ -170,7 +170,7 @@ def disagreement(
     m: int, run: Offsets, message: Ints, synchronises: Flags, rank: Ints, at_off: Offsets, at_run: Ints, at: Ints,
     low: int, high: int, lacking: Ints, lacking_end: Offsets, before: Ints, after: Ints,
 ) -> tuple[int, int, int, int]:  # fmt: skip
-    """What is wrong with message `m` of a key: (kind, total message, run that has m before it, run that does not).
+    """The fault of message `m` of a key: (kind, total message, run that has m before it, run that does not).
 
     Only total messages ranked between `high` and `low` can be on both sides of m. `lacking` are the runs that owed m
     and never delivered it, and `lacking_end` is where that ceased to be owed. `before` and `after` are scratch, -1

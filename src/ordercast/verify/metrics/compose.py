@@ -126,7 +126,7 @@ def _add_throughput(metrics: RunMetrics, totals: Row) -> None:
 
 
 def _add_packets(metrics: RunMetrics, manifest: Manifest, measured: Measured) -> None:
-    """What went over links: from the rows, or from the manifest's counters where the run left the rows out."""
+    """Add packets on links: from the rows, or from the manifest's counters where the run left the rows out."""
     totals = measured.totals
     if totals is not None and totals["message_sends"] + totals["control_sends"] > 0:
         metrics.packets_sent = totals["message_sends"] + totals["control_sends"]

@@ -202,7 +202,7 @@ class _Latency:
 
 
 def _hold_back(rows: TraceRows) -> Row | None:
-    """How long each node kept what it had received before it delivered it, and how many waited at all."""
+    """The time that each node kept what it had received before delivering it, and how many waited at all."""
     received = _firsts(rows, "receive")
     delivered = _firsts(rows, "deliver")
     _, at, to = np.intersect1d(received[0], delivered[0], assume_unique=True, return_indices=True)

@@ -31,7 +31,7 @@ class Source(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """What tells this trace's rows from others'. Not the run id: nobody promises that two traces' ids differ."""
+        """A key that tells this trace's rows from others'. Not the run id: two traces' ids may be the same."""
         place = str(self.path.resolve())
         return place if self.table is None else f"{place}#{self.manifest.run_id}"
 

@@ -23,7 +23,7 @@ _TRAINING = "ORDERCAST_ARCHIVE_CLASSES"
 
 
 def archive_options() -> list[str]:
-    """What to tell Java: to use the archive if there is one, or to write it in the process that `prepare` started."""
+    """Options for Java: to use the archive if there is one, or to write it in the process that `prepare` started."""
     if wanted := os.environ.get(_TRAINING):
         return [f"-XX:ArchiveClassesAtExit={wanted}", *_QUIET]
     archive = archive_path()
@@ -31,7 +31,7 @@ def archive_options() -> list[str]:
 
 
 def archive_path() -> Path:
-    """Where the archive of this Java and this Spark is, or would be."""
+    """The path of the archive of this Java and this Spark, whether it is there or not."""
     import pyspark
 
     java = java_binary()

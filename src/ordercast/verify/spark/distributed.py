@@ -142,7 +142,7 @@ def _seen_in_files(spark: SparkSession, place: TracePlace) -> _Seen | None:
 
 
 def problem_in(said: str) -> str | None:
-    """What is wrong with the trace, if that is what made Spark fail: a task said so, or could not read a file."""
+    """The fault of the trace, if that is what made Spark fail: a task said so, or could not read a file."""
     told = re.search(r"TraceError: (.+)", said)
     if told is not None:
         return told[1].strip()

@@ -46,7 +46,7 @@ class EngineState(msgspec.Struct, frozen=True):
 
 
 def directory() -> Path:
-    """Where the engine of this user keeps its state; nobody else can look into it."""
+    """The directory in which the engine of this user keeps its state; nobody else can look into it."""
     place = cache_dir() / "engine"
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(_PRIVATE)

@@ -42,7 +42,7 @@ def launch(conf: SparkConf) -> JavaGateway | None:
 
 
 def _hand_on(words: int) -> None:
-    """What Java says goes to stderr, until it is told to end: what it then says of what it was doing helps nobody."""
+    """Pass Java's output to stderr, until it is told to end: what it says then helps nobody."""
     with os.fdopen(words, errors="replace") as lines:
         for line in lines:
             if not _told_to_end.is_set():

@@ -113,7 +113,7 @@ def _wanted_cache() -> Path | None:
 
 
 def _candidates() -> list[Path]:
-    """Where a Java may be, best first."""
+    """Places where a Java may be, best first."""
     found = []
     if home := os.environ.get("JAVA_HOME"):
         found.append(Path(home) / "bin" / "java")

@@ -24,7 +24,7 @@ _POLL_S = 0.2
 
 
 def run_action(spark: SparkSession, label: str, action: Callable[[], T]) -> T:
-    """What `action` returns, with a bar on stderr if that is a terminal and the work takes over two seconds.
+    """The result of `action`, with a bar on stderr if that is a terminal and the work takes over two seconds.
 
     Ctrl-C cancels the Spark jobs of this action, and only those, before KeyboardInterrupt goes on.
     """

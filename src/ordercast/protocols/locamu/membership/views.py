@@ -97,14 +97,14 @@ class ViewsOfTree(NodePart):
                 self.groups.take_in(content, entry, out)
 
     def announce(self, content: Content) -> None:
-        """Who announces a change waits for everybody who gets this message now to acknowledge it."""
+        """Announce a change, and wait for everybody who gets this message now to acknowledge it."""
         if isinstance(content, MembersChange):
             self.owner.announced(content.topic, content.epoch, self._everybody())
         elif isinstance(content, TreeChange):
             self.owner.show(self._everybody(), content.node)
 
     def _everybody(self) -> set[NodeId]:
-        """Who gets a message to everybody that this node publishes now."""
+        """All nodes that get a message to everybody that this node publishes now."""
         tree = self.tables.tree(self.tables.view)
         return {tree.nodes[node] for node in tree.present()}
 
