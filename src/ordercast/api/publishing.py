@@ -32,12 +32,12 @@ class PublishingClient:
     A client is one, and does not only have one: a call less for every message.
     """
 
-    def __init__(self, host: ProcessHost, machine: ClientMachine, bridge: Bridge, room: OutboxRoom) -> None:
+    def __init__(self, host: ProcessHost, machine: ClientMachine, bridge: Bridge, outbox: OutboxRoom) -> None:
         self._host = host
         self._machine = machine
         self._bridge = bridge
         self._life = Lifetime(host, machine, bridge)
-        self._room = room
+        self._outbox = outbox
         self._gate = asyncio.Lock()
         """Who waits for room to publish; one after the other, or all would find the same room."""
         self._max_payload = host.settings.max_payload_bytes
@@ -53,14 +53,14 @@ class PublishingClient:
         """The wall clock, looked at once a turn."""
         self._budget = 0
         """How many more may be published in this turn."""
-        self._pause_below = room.most * (HARD_LIMIT - 1)
+        self._pause_below = outbox.most * (HARD_LIMIT - 1)
         """With a larger budget left the outbox is not full."""
         self._loop = asyncio.get_running_loop()
 
     @property
     def unsettled(self) -> int:
         """Publications that this client still answers for: not echoed, or not stable."""
-        return self._room.count
+        return self._outbox.count
 
     async def publish(
         self, topic: str, payload: bytes, *, key: str | None = None, keys: Iterable[str] = (),
@@ -88,7 +88,7 @@ class PublishingClient:
             extras: the last three, prepared.
         """
         check_ack(ack)
-        if (self._budget <= self._pause_below or self._room.heavy) and self._room.is_full():
+        if (self._budget <= self._pause_below or self._outbox.heavy) and self._outbox.is_full():
             await self._wait_for_room()
         message_id = self.publish_soon(
             topic, payload, key=key, keys=keys, guarantee=guarantee, headers=headers, expires_after=expires_after,
@@ -201,7 +201,7 @@ class PublishingClient:
         if size > self._max_payload:
             raise UsageError(f"payload: {size} bytes are over the limit of {self._max_payload}")
         if size > LARGE_BYTES:
-            self._room.add_large(size)
+            self._outbox.add_large(size)
 
     def _name(self, key: str) -> tuple[str, ...]:
         """The keys of a publication with this one, made once: millions of tuples keep the garbage collector busy."""
@@ -224,7 +224,7 @@ class PublishingClient:
         if not self._flushing:
             self._flushing = True
             self._wall_ns = time.time_ns()
-            self._budget = self._room.most * HARD_LIMIT - self.unsettled
+            self._budget = self._outbox.most * HARD_LIMIT - self.unsettled
             self._host.turn(_nothing)  # Sets the clock of this turn.
             self._loop.call_soon(self._flush_turn)
         return level, prefix
@@ -244,18 +244,18 @@ class PublishingClient:
         """Let the loop work, and wait while the outbox is full or the broker tree asks for a pause."""
         await asyncio.sleep(0)
         self._life.check()
-        if self._room.is_full() or self._bridge.closed_flows:
+        if self._outbox.is_full() or self._bridge.closed_flows:
             await within(self._until_room(), timeout, f"{self.unsettled} publications wait for the broker tree")
 
     async def _until_room(self) -> None:
-        enough = self._room.enough()
+        enough = self._outbox.enough()
         while self.unsettled >= enough or self._bridge.closed_flows:
             await self._bridge.change()
             self._life.check()
 
     async def _wait_for_room(self) -> None:
         async with self._gate:
-            if self._room.is_full():
+            if self._outbox.is_full():
                 await self.drain()
 
     async def flush(self, ack: str = SAFE, timeout: float | None = None) -> None:

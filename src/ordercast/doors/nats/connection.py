@@ -77,9 +77,9 @@ class NatsConnection(asyncio.Protocol):
         """Operations behind one that takes its time."""
         self._working: asyncio.Task[None] | None = None
         self._subscriptions: dict[str, NatsSubscription] = {}
-        self._room = asyncio.Event()
+        self._writable = asyncio.Event()
         """Set unless the client does not read what it is told."""
-        self._room.set()
+        self._writable.set()
         self._pings_out = 0
         self._held_back = False
         """Nothing is read at the moment."""
@@ -116,10 +116,10 @@ class NatsConnection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self._room.clear()
+        self._writable.clear()
 
     def resume_writing(self) -> None:
-        self._room.set()
+        self._writable.set()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.end(f"lost: {error}" if error is not None else "closed by the other end")
@@ -131,7 +131,7 @@ class NatsConnection(asyncio.Protocol):
     def _take(self, operations: list[wire.Operation]) -> None:
         """Do what can be done at once; the rest waits its turn."""
         for at, operation in enumerate(operations):
-            busy = self._working is not None or at >= _TURN or not self._room.is_set()
+            busy = self._working is not None or at >= _TURN or not self._writable.is_set()
             if busy or not self._at_once(operation):
                 self._waiting.extend(operations[at:])
                 self._work()
@@ -200,7 +200,7 @@ class NatsConnection(asyncio.Protocol):
                 done += 1
                 if done % _TURN == 0:
                     await asyncio.sleep(0)
-                await self._has_room()
+                await self._until_writable()
                 operation = self._waiting.popleft()
                 if not self._at_once(operation):
                     await self._slowly(operation)
@@ -296,15 +296,15 @@ class NatsConnection(asyncio.Protocol):
     async def send(self, data: bytes) -> None:
         """Write, and wait while the client does not read; one that never does is cut off (ConnectionAbortedError)."""
         self._write(data)
-        await self._has_room()
+        await self._until_writable()
 
-    async def _has_room(self) -> None:
-        if self._room.is_set():
+    async def _until_writable(self) -> None:
+        if self._writable.is_set():
             return
         settings = self._door.settings
         try:
             async with asyncio.timeout(seconds(settings.slow_consumer_ms)):
-                await self._room.wait()
+                await self._writable.wait()
         except TimeoutError:
             self._say_and_end("Slow Consumer", f"reads nothing for {settings.slow_consumer_ms:g} ms")
             raise ConnectionAbortedError("cut off") from None

@@ -118,12 +118,12 @@ class DatagramSealer:
         self._numbers: dict[str, int] = {}
         self._highest = first_number
         texts = sum(len(text.encode()) + _TEXT_BYTES for text in (cluster, me.name, me.address))
-        self._room = datagram_bytes - _HEADER_AT - _NUMBERS_BYTES - texts - _TEXT_BYTES
+        self._piece_bytes = datagram_bytes - _HEADER_AT - _NUMBERS_BYTES - texts - _TEXT_BYTES
 
     def datagrams(self, to: str, frame: bytes) -> Iterator[bytes]:
         """The frame in as many datagrams as it takes."""
         me, cluster = self._me, self._cluster
-        room = max(self._room - len(to), _SMALLEST_PIECE)
+        room = max(self._piece_bytes - len(to), _SMALLEST_PIECE)
         pieces = max(1, -(-len(frame) // room))
         for piece in range(pieces):
             header = DatagramHeader(cluster, me.name, me.life, me.address, to, self._next(to), piece, pieces)

@@ -321,7 +321,7 @@ class Connections(State, ABC):
         self._tell_need(pid)
         if line.mine:
             if line.parted and pid in self.wanted:
-                self._begin_again(connection, line)
+                self._renew_line(connection, line)
             elif pid not in self.wanted:
                 self.note(pid, "retiring")
             return
@@ -336,13 +336,13 @@ class Connections(State, ABC):
         """The peer has said goodbye: its link is at its end."""
         line.peer_parted()
         if line.pid in self.wanted:
-            self._begin_again(connection, line)
+            self._renew_line(connection, line)
         elif self.at.get(line.pid) == connection:
             self.review(line.pid)
             if connection in self.lines:
                 self._part(connection, line)
 
-    def _begin_again(self, connection: Connection, line: Line) -> None:
+    def _renew_line(self, connection: Connection, line: Line) -> None:
         """The peer has parted and is wanted again: over a new connection, once no promised lock needs this one."""
         if not self._promised(line.pid):
             self._end(connection, "is needed again")

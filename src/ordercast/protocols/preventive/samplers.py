@@ -18,7 +18,7 @@ _MOST_MS = 60_000.0
 """A neighbour that stays away is looked for at least this often."""
 
 
-def fixed(wires: SamplerWires, me: Contact, _place: OverlayPlace, options: PreventiveOptions) -> Sampler:
+def fixed_graph(wires: SamplerWires, me: Contact, _place: OverlayPlace, options: PreventiveOptions) -> Sampler:
     if options.script:
         return ScriptSampler(wires, me, parse_script(options.script))
     retry = int(options.retry_ms * 1_000_000)
@@ -43,6 +43,6 @@ def cyclon(wires: SamplerWires, me: Contact, place: OverlayPlace, options: Preve
 
 SAMPLERS: Mapping[str, tuple[type[Sampler], SamplerFactory]] = {
     "cyclon": (Cyclon, cyclon),
-    "fixed": (FixedSampler, fixed),
+    "fixed": (FixedSampler, fixed_graph),
     "spray": (Spray, spray),
 }

@@ -38,12 +38,12 @@ class Adoption(TopicsPart):
         self.members = members
         self.leaving = leaving
         self.attempts = 0
-        self.room = 0
+        self.adoptions_left = 0
         """So many topics more may begin in this turn."""
 
     def begin_turn(self) -> None:
         """BRK-L7: of very many topics with orphans a portion is taken up in each turn."""
-        self.room = self.state.portion
+        self.adoptions_left = self.state.portion
 
     def turn_end(self) -> None:
         """Become a member for every topic with orphans, publish what can be published, leave.
@@ -51,8 +51,8 @@ class Adoption(TopicsPart):
         Nothing becomes possible in a topic in which nothing has happened since.
         """
         orphans = self.orphans
-        begun = orphans.begin(self.room)
-        self.room -= len(begun)
+        begun = orphans.begin(self.adoptions_left)
+        self.adoptions_left -= len(begun)
         if orphans.unasked:
             self.wires.set_timer(_MORE, 1)
         for topic in sorted({*begun, *(orphans.waiting.keys() & self.state.dirty)} & orphans.waiting.keys()):
