@@ -17,7 +17,7 @@ _NO_KEY = AdminKey()
 
 
 def ask(address: str, target: str, key: AdminKey = _NO_KEY) -> Any:
-    """What GET `target` answers, decoded; None if nobody answers in time.
+    """The decoded answer to GET `target`; None if nobody answers in time.
 
     A wrong token, or a certificate that is not believed, is a UsageError.
     """
