@@ -29,17 +29,20 @@ class Watched:
     def __init__(self, command: list[str]) -> None:
         begun = time.perf_counter()
         self.peak_mb: dict[str, float] = defaultdict(float)
-        cpu: dict[int, float] = {}
+        cpu: dict[tuple[str, int], float] = {}
         with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
             while process.poll() is None:
                 self._look(process.pid, cpu)
                 time.sleep(0.1)
             out = process.stdout.read() if process.stdout else b""
         self.wall = time.perf_counter() - begun
+        self.cpu_of: dict[str, float] = defaultdict(float)
+        for (role, _), seconds in cpu.items():
+            self.cpu_of[role] += seconds
         self.cpu = sum(cpu.values())
         self.out = out.decode()
 
-    def _look(self, leader: int, cpu: dict[int, float]) -> None:
+    def _look(self, leader: int, cpu: dict[tuple[str, int], float]) -> None:
         memory: dict[str, float] = defaultdict(float)
         for directory in Path("/proc").iterdir():
             try:
@@ -52,8 +55,8 @@ class Watched:
             pid, session = int(stat.split()[0]), int(fields[3])
             if session != leader:
                 continue
-            cpu[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
             role = "java" if name == "java" else "driver" if pid == leader else "workers"
+            cpu[role, pid] = (int(fields[11]) + int(fields[12])) / _TICKS
             memory[role] += resident
         for role, size in memory.items():
             self.peak_mb[role] = max(self.peak_mb[role], size)

@@ -77,12 +77,12 @@ def _opened(wanted: Wanted) -> pq.ParquetFile:
 
 
 def _columns(file: pq.ParquetFile, wanted: Wanted) -> list[str]:
-    left_out = _empty(file.metadata, wanted.optional)
+    left_out = empty_columns(file.metadata, wanted.optional)
     names = file.schema_arrow.names
     return [name for name in names if (wanted.columns is None or name in wanted.columns) and name not in left_out]
 
 
-def _empty(metadata: pq.FileMetaData, optional: Iterable[str]) -> set[str]:
+def empty_columns(metadata: pq.FileMetaData, optional: Iterable[str]) -> set[str]:
     """Optional columns that hold nothing but nulls, by the file's own statistics: reading them would cost the most."""
     empty = set(optional)
     for g in range(metadata.num_row_groups):

@@ -214,7 +214,9 @@ def _renumbered(findings: list[tuple[int, ...]], messages: int) -> tuple[list[in
 
 
 def _told(flow: TableFlow[F], order: F, parts: F, setup: Setup, asked: Asking) -> dict[str, list[Witness]]:
-    chosen = flow.mapped(parts, partial(only_nodes, asked.nodes), INTERNED)
+    needed = setup.part_of[asked.nodes]
+    theirs = flow.where(parts, "to", int(needed.min()), int(needed.max())) if needed.size else parts
+    chosen = flow.mapped(theirs, partial(only_nodes, asked.nodes), INTERNED)
     frame = flow.beside(order, "to", chosen, partial(tell, setup, asked), FOUND, values=ONE)
     data = values(flow.collected(frame), "data")
     told = [msgspec.msgpack.decode(one, type=Told) for one in data]

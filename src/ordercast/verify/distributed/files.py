@@ -8,6 +8,7 @@ says one row group at a time.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS, NO_TIME,
 from ordercast.verify.distributed.setup import RARE
 from ordercast.verify.distributed.wire import schema_of
 from ordercast.verify.kernels.lookup import hashes
+from ordercast.verify.load import OPTIONAL
+from ordercast.verify.parquet import empty_columns
 from ordercast.verify.rows import KIND
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ MOST_FILE_BYTES = 256 << 20
 """Larger files are left to Spark's own reader of Parquet."""
 MOST_RARE = 5_000_000
 REPEATING_WORDS = ("node", "kind", "msg", "topic", "guarantee")
-_LOOK = ("node", "seq", "kind", "msg", "time_ns", "topic", "dst", "info")
+_LOOK = ("node", "seq", "kind", "dst", "info")
 _SCAN = ("node", "seq", "kind", "time_ns", *ABOUT_PUBLICATION)
 _text = msgspec.json.Encoder()
 
@@ -86,8 +89,8 @@ def hash_of(words: Any) -> np.ndarray[Any, Any]:
 def look_at_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The nodes and members in the files of one task, in one row. Columns: path, content."""
     found = FileLook()
-    for table in _groups(batches, _LOOK):
-        found.add(_look(table))
+    for group in row_groups(batches, REPEATING_WORDS):
+        found.add(_look(group))
         if found.wrong:
             break
     data = msgspec.msgpack.encode(found)
@@ -105,7 +108,8 @@ def look_from(rows: Iterable[bytes]) -> FileLook:
 def scan_files(setup: Setup, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of files dealt out by message, as `scan` does it with rows. Columns: path, content."""
     number = {name: i for i, name in enumerate(setup.nodes.names)}
-    for table in _groups(batches, _SCAN):
+    for group in row_groups(batches, REPEATING_WORDS):
+        table = _wanted(group, _SCAN)
         words, codes = coded(table.column("node"))
         numbers = np.array([number[name] for name in words.to_pylist()], np.int32)
         msg, said = coded(table.column("msg"))
@@ -135,42 +139,76 @@ def _about(table: pa.Table, publications: np.ndarray[Any, Any]) -> pa.Table:
     return pa.table(columns)
 
 
-def _groups(batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> Iterator[pa.Table]:
-    """The rows of files, one row group at a time; a TraceError names the file that cannot be read."""
-    for table in row_groups(batches, columns, REPEATING_WORDS):
-        lacking = set(columns) - set(table.column_names)
-        if lacking:
-            raise TraceError(f"no column {min(lacking)}")
-        yield _in_words(table)
-
-
-def row_groups(batches: Iterable[pa.RecordBatch], columns: Iterable[str], words: Iterable[str]) -> Iterator[pa.Table]:
-    """These columns of files, as far as they have them, a row group at a time; `words` as dictionaries if they can."""
-    for batch in batches:
-        for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
-            try:
-                file = pq.ParquetFile(pa.BufferReader(content.as_buffer()), read_dictionary=list(words))
-                there = [name for name in columns if name in file.schema_arrow.names]
-                for group in range(file.num_row_groups):
-                    table = file.read_row_group(group, columns=there, use_threads=False)
-                    if table.num_rows:
-                        yield table
-            except (pa.ArrowException, OSError) as error:
-                raise TraceError(f"{plain_path(path.as_py())}: unreadable: {first_line(error)}") from None
-
-
-def plain_path(path: str) -> str:
-    """A path as Spark tells it, which names its file system, as people write those on this machine."""
-    return re.sub(r"^file:(//)?(?=/)", "", path)
-
-
-def _in_words(table: pa.Table) -> pa.Table:
-    """Texts as dictionaries, whichever way the file has them."""
+def _wanted(group: RowGroup, columns: tuple[str, ...]) -> pa.Table:
+    """These columns, all of them, with texts as dictionaries, whichever way the file has them."""
+    lacking = set(columns) - set(group.names)
+    if lacking:
+        raise TraceError(f"no column {min(lacking)}")
+    table = group.read(columns)
     for i, field in enumerate(table.schema):
         if field.name in REPEATING_WORDS and not pa.types.is_dictionary(field.type):
             words: Any = table.column(i).cast(pa.string())
             table = table.set_column(i, field.name, words.dictionary_encode())
     return table
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a file, of which columns are read as they are needed."""
+
+    path: str
+    file: pq.ParquetFile
+    number: int
+    empty: set[str]
+    """Columns that hold nothing but nulls in all of the file."""
+
+    @property
+    def names(self) -> list[str]:
+        names: list[str] = self.file.schema_arrow.names
+        return names
+
+    def read(self, columns: Iterable[str]) -> pa.Table:
+        """These columns, as far as the file has them; a TraceError names the file that cannot be read.
+
+        Columns without a value are not read: lists of nothing take longer than columns full of numbers.
+        """
+        there = [name for name in columns if name in self.names]
+        filled = [name for name in there if name not in self.empty]
+        try:
+            table = self.file.read_row_group(self.number, columns=filled, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise TraceError(f"{self.path}: unreadable: {first_line(error)}") from None
+        rows = self.file.metadata.row_group(self.number).num_rows
+        for name in set(there) - set(filled):
+            table = table.append_column(name, pa.nulls(rows, self.file.schema_arrow.field(name).type))
+        return table.select(there)
+
+    def lacks(self, name: str) -> bool:
+        """Whether a column of words may have nulls here, as far as the file says."""
+        group = self.file.metadata.row_group(self.number)
+        columns = (group.column(i) for i in range(group.num_columns))
+        said = next((column.statistics for column in columns if column.path_in_schema == name), None)
+        return said is None or said.null_count is None or said.null_count > 0
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], words: Iterable[str]) -> Iterator[RowGroup]:
+    """The row groups of files that have rows; `words` are read as dictionaries if they can. Columns: path, content."""
+    for batch in batches:
+        for path, content in zip(batch.column("path"), batch.column("content"), strict=True):
+            name = plain_path(path.as_py())
+            try:
+                file = pq.ParquetFile(pa.BufferReader(content.as_buffer()), read_dictionary=list(words))
+            except (pa.ArrowException, OSError) as error:
+                raise TraceError(f"{name}: unreadable: {first_line(error)}") from None
+            empty = empty_columns(file.metadata, OPTIONAL)
+            for number in range(file.num_row_groups):
+                if file.metadata.row_group(number).num_rows:
+                    yield RowGroup(name, file, number, empty)
+
+
+def plain_path(path: str) -> str:
+    """A path as Spark tells it, which names its file system, as people write those on this machine."""
+    return re.sub(r"^file:(//)?(?=/)", "", path)
 
 
 def _kinds(table: pa.Table) -> np.ndarray[Any, Any]:
@@ -184,13 +222,13 @@ def _numbers(table: pa.Table, name: str, missing: int) -> Any:
     return np.asarray(filled(table.column(name), missing), dtype=np.int64)
 
 
-def _look(table: pa.Table) -> FileLook:
+def _look(group: RowGroup) -> FileLook:
+    table = _wanted(group, _LOOK)
     names, node = coded(table.column("node"))
     kind = _kinds(table)
     seq = _numbers(table, "seq", -1)
     publishes, delivers = kind == KIND["publish"], kind == KIND["deliver"]
-    lacks_msg = (publishes | delivers) & (coded(table.column("msg"))[1] < 0)
-    if (node < 0).any() or (seq < 0).any() or (kind < 0).any() or lacks_msg.any():
+    if (node < 0).any() or (seq < 0).any() or (kind < 0).any() or _lacks_msg(group, publishes | delivers):
         return FileLook(wrong=True)
     count = len(names)
     last, until = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
@@ -201,10 +239,17 @@ def _look(table: pa.Table) -> FileLook:
     nodes = {name: NodeTally(*tally) for name, tally in zip(names.to_pylist(), tallies, strict=True) if tally[0]}
     dst = taken(table.column("dst"), np.flatnonzero(publishes)).drop_null()
     named = {name for listed in dst.to_pylist() for name in listed if name is not None}
-    return FileLook(nodes, wrong=False, rare=_rare(table, kind), destinations=named)
+    return FileLook(nodes, wrong=False, rare=_rare(group, table, kind), destinations=named)
 
 
-def _rare(table: pa.Table, kind: Any) -> list[dict[str, Any]]:
+def _lacks_msg(group: RowGroup, tagged: Any) -> bool:
+    """Whether any of these rows has no message."""
+    if not group.lacks("msg"):
+        return False
+    return bool((coded(_wanted(group, ("msg",)).column("msg"))[1][tagged] < 0).any())
+
+
+def _rare(group: RowGroup, table: pa.Table, kind: Any) -> list[dict[str, Any]]:
     """Rows about members, crashes and digests."""
     chosen = np.isin(kind, [KIND[name] for name in RARE])
     info = whole(table.column("info"))
@@ -213,6 +258,11 @@ def _rare(table: pa.Table, kind: Any) -> list[dict[str, Any]]:
         digest: Any = pc.map_lookup(taken(info, told), pa.scalar(INFO_DIGEST), "first")
         chosen[told[np.asarray(digest.is_valid())]] = True
     places = np.flatnonzero(chosen)
-    columns = table.select(["node", "seq", "kind", "time_ns", "topic", "info"])
+    if not places.size:
+        return []
+    more = _wanted(group, ("time_ns", "topic"))
+    columns = table.select(["node", "seq", "kind", "info"])
+    for name in more.column_names:
+        columns = columns.append_column(name, more.column(name))
     rows: list[dict[str, Any]] = taken(columns, places).to_pylist()
     return [{**row, "info": None if row["info"] is None else dict(row["info"])} for row in rows]

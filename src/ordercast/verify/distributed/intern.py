@@ -19,7 +19,8 @@ from ordercast.verify.distributed.rows import rare_rows
 from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, NO_TIME, one_row
 from ordercast.verify.distributed.setup import AGAIN, NO_MESSAGE, place
 from ordercast.verify.distributed.wire import column, packed, schema_of, table_bytes, table_from
-from ordercast.verify.kernels.lookup import places_of
+from ordercast.verify.kernels.grouping import group
+from ordercast.verify.kernels.lookup import dated_before, delivered_first, places_of
 from ordercast.verify.rows import KIND
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ INTERNED = schema_of(
     seq=pa.binary(),
     kind=pa.binary(),
     code=pa.binary(),
-    time_ns=pa.binary(),
     about=pa.binary(),
     published=pa.binary(),
 )
@@ -68,30 +68,35 @@ def intern(setup: Setup, bucket: int, table: pa.Table) -> Iterator[pa.RecordBatc
     unknown = np.flatnonzero(~known & ~nameless)
     strangers, which = np.unique(message[unknown], return_inverse=True)
     code[unknown] = NOBODYS - 1 - which
-    facts = _deliveries(setup, node, seq, kind, code, node[publishes[original]], seq[publishes[original]])
+    facts = _deliveries(setup, node, seq, kind, code, publishes[original])
+    hasty = np.empty(0, np.int64)
+    if setup.dated:
+        facts["time_ns"] = np.where(times[publishes[original]] == NO_TIME, 0, times[publishes[original]])
+        hasty = np.flatnonzero(dated_before(kind, code, times, facts["time_ns"], KIND["deliver"], NO_TIME))
     if setup.asks_real_time:
         facts |= _first_moments(setup, node, seq, kind, code, times, original.size)
     chosen = (known & (kind == KIND["deliver"])) | (kind == KIND["publish"])
     chosen &= seq < setup.nodes.published_until[node]
-    rows = node, seq, kind, code, times
+    rows = node, seq, kind, code
     if about is not None or facts["own"].any():
         published = table_bytes(taken(about, original).combine_chunks()) if about is not None else b""
         yield _row(TO_ORDER, bucket, rows, np.flatnonzero(chosen), packed(None, facts), published)
-    met = packed(None, {"first": _first_met(strangers.size, which, node[unknown], seq[unknown], kind[unknown])})
-    part = setup.part_of[node]
-    by_part = np.argsort(part, kind="stable")
-    starts = np.searchsorted(part[by_part], np.arange(setup.cut.parts + 1))
+    met = _first_met(strangers.size, which, node[unknown], seq[unknown], kind[unknown])
+    hasty_part = setup.part_of[node[hasty]]
+    starts, by_part = group(setup.part_of.astype(np.int32)[node], setup.cut.parts)
     for p in range(setup.cut.parts):
         mine = by_part[starts[p] : starts[p + 1]]
         if mine.size:
-            yield _row(p, bucket, rows, mine, met, b"")
+            early = hasty[hasty_part == p]
+            odd = packed(None, {"first": met, "hasty": place(node[early], seq[early])})
+            yield _row(p, bucket, rows, mine, odd, b"")
 
 
 def _row(
     to: int, bucket: int, rows: tuple[Any, ...], chosen: np.ndarray[Any, Any], about: bytes, published: bytes
 ) -> pa.RecordBatch:
-    names = ("node", "seq", "kind", "code", "time_ns")
-    columns = {name: values[chosen].tobytes() if values.size else b"" for name, values in zip(names, rows, strict=True)}
+    names = ("node", "seq", "kind", "code")
+    columns = {name: values[chosen].tobytes() for name, values in zip(names, rows, strict=True)}
     return one_row(INTERNED, to=to, bucket=bucket, about=about, published=published, **columns)
 
 
@@ -112,22 +117,18 @@ def _expect_one_name_each(setup: Setup, about: pa.Table | None, order: Any, firs
 
 
 def _deliveries(
-    setup: Setup, node: Any, seq: Any, kind: Any, code: Any, pub_node: Any, pub_seq: Any
+    setup: Setup, node: Any, seq: Any, kind: Any, code: Any, publications: Any
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Of each message: did anybody who counts deliver it, and where was it first? Of all: any of a node's own?"""
     rows = rare_rows(setup)
     lives = lives_of(rows)
     everybody = setup.manifest is None or setup.manifest.uniform
     counts = np.ones(lives.node.size, bool) if everybody else present_at_the_end(lives, left_by(rows, lives))
-    delivers = np.flatnonzero((kind == KIND["deliver"]) & (code >= 0))
-    receiver = setup.receivers(node[delivers], seq[delivers])
-    message = code[delivers]
-    copied = np.zeros(pub_node.size, np.uint8)
-    copied[message[counts[receiver]]] = 1
-    own = setup.receivers(pub_node, pub_seq)[message] == receiver
-    first = np.full(pub_node.size, np.iinfo(np.int64).max, np.int64)
-    np.minimum.at(first, message, place(node[delivers], seq[delivers]))
-    return {"copied": copied, "first": first, "own": np.array([own.any()])}
+    receiver = setup.receivers(node, seq).astype(np.int32)
+    copied, first, own = delivered_first(
+        kind, code, place(node, seq), receiver, counts, receiver[publications], KIND["deliver"]
+    )
+    return {"copied": copied, "first": first, "own": np.array([own])}
 
 
 def _first_moments(

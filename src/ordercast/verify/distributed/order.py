@@ -108,7 +108,7 @@ def numbered(setup: Setup, table: pa.Table, more: pa.Table | None = None, whole_
     trace = setup.trace(about)
     duties = duties_of(trace, rows, logs.publication, setup.asked)
     scopes = scopes_of(setup.manifest, setup.path, setup.asked.scope, setup.asked.order_scope)
-    published = published_in(rows, lives, logs, dated=setup.dated)
+    published = published_in(rows, lives, logs, dated=False)
     local = affecting(setup.asked.causes, rows.nodes, lives.node, published.pub)
     happened = happened_before(logs.ev, logs.off, duties, scopes, local)
     copied = np.concatenate([np.empty(0, np.uint8), *(fact["copied"] for fact in facts)])
@@ -122,17 +122,22 @@ def numbered(setup: Setup, table: pa.Table, more: pa.Table | None = None, whole_
         "copied": copied[rows.msg[logs.publication]],
     }
     for name in ("first_ns", "first_by") if setup.asks_real_time else ():
-        of_code = np.concatenate([fact[name] for fact in facts]) if facts else np.empty(0, np.int64)
-        arrays[name] = of_code[rows.msg[logs.publication]]
+        arrays[name] = _of_messages(facts, name, rows.msg[logs.publication])
+    times = _of_messages(facts, "time_ns", rows.msg[logs.publication]) if setup.dated else None
     past = None
     if not setup.dated:
         same = (scopes.causal, scopes.order) == ("global", "session") and local is None
         graph = happened.arrays["prev"], happened.arrays["edge_off"], happened.arrays["edges"]
         past = graph if same else past_in(logs.ev, logs.off, number.size)
-    published = Publications(published.pub, published.place, published.time_ns, past, own)
+    published = Publications(published.pub, published.place, times, past, own)
     said = _about(duties, scopes, happened, own=own)
     first = first[rows.msg[logs.publication]]
     return NumberedRun(Ordered(said, duties, published, arrays, number, base, early, first), rows, lives, logs)
+
+
+def _of_messages(facts: list[dict[str, Any]], name: str, codes: Ints) -> Any:
+    """What the buckets say of messages, for those with these codes."""
+    return np.concatenate([np.empty(0, np.int64), *(fact[name] for fact in facts)])[codes]
 
 
 def _about(duties: Duties, scopes: Scopes, happened: DeliveryOrder, *, own: bool) -> AboutOrder:
@@ -151,12 +156,11 @@ def _about(duties: Duties, scopes: Scopes, happened: DeliveryOrder, *, own: bool
 
 def _pieces(table: pa.Table, base: dict[int, int], wanted: Any) -> RowPieces:
     """The rows of the wanted nodes, with codes that count the messages of all buckets; -1 for what nobody published."""
-    pieces = RowPieces([], [], [], [], [])
+    pieces = RowPieces([], [], [], [])
     columns = [
         column(table, name, dtype)
         for name, dtype in (("node", np.int32), ("seq", np.int32), ("kind", np.int8), ("code", np.int32))
     ]
-    times = column(table, "time_ns", np.int64)
     for i, bucket in enumerate(values(table, "bucket")):
         node, seq, kind, code = (parts[i] for parts in columns)
         chosen = np.flatnonzero(wanted[node])
@@ -164,7 +168,6 @@ def _pieces(table: pa.Table, base: dict[int, int], wanted: Any) -> RowPieces:
         pieces.seq.append(seq[chosen])
         pieces.kind.append(kind[chosen])
         pieces.code.append(np.where(code[chosen] >= 0, code[chosen] + base.get(bucket, 0), -1).astype(np.int32))
-        pieces.time_ns.append(times[i][chosen] if times[i].size else times[i])
     return pieces
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from ordercast.verify.build import (
+    BEFORE_BY_CLOCK,
     DUPLICATE,
     EARLY,
     INVENTED,
     REPUBLISHED,
     about_run,
-    before_by_clock,
     first_deliveries,
     last_digests,
     left_by,
@@ -29,7 +29,7 @@ from ordercast.verify.distributed.blocks import FOUND, RESULT, TOGETHER, blocks_
 from ordercast.verify.distributed.by_key import keys_for
 from ordercast.verify.distributed.by_queue import queues_for
 from ordercast.verify.distributed.order import Ordered, ordered_from
-from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled
+from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled, entries_of
 from ordercast.verify.distributed.setup import AGAIN
 from ordercast.verify.distributed.wire import column, unpacked, values
 from ordercast.verify.kernels.integrity import overtaken
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ordercast.verify.distributed.setup import Setup
+    from ordercast.verify.kernels.jit import Offsets
     from ordercast.verify.obligations import Owed
 
 
@@ -70,12 +71,23 @@ class PartFound(msgspec.Struct):
 class Side:
     """The receivers' side of some nodes: their logs, what they owed, and what is odd about them."""
 
-    def __init__(self, setup: Setup, ordered: Ordered, rows: SomeRows, lives: Lives, logs: Logs, mine: Any) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        ordered: Ordered,
+        rows: SomeRows,
+        lives: Lives,
+        logs: Logs,
+        mine: Any,
+        hasty: Offsets | None = None,
+    ) -> None:
         self.setup = setup
         self.ordered = ordered
         self.rows = rows
         self.lives = lives
         self.logs = logs
+        self.hasty: Offsets = np.empty(0, np.int64) if hasty is None else hasty
+        """Deliveries that are dated before their publication, as setup.place numbers rows."""
         self.mine = mine[lives.node]
         """Which receivers are judged here."""
         self.owed, self.members, self.assumed = settle_members(
@@ -86,7 +98,7 @@ class Side:
         """The run as the checks read it, with the logs of these nodes and nobody else's."""
         rows, lives, logs, owed = self.rows, self.lives, self.logs, self.owed
         duties, published = self.ordered.duties, self.ordered.published
-        odd = [logs.odd, not_for_it(owed, logs, lives, rows), before_by_clock(rows, logs, lives, published)]
+        odd = [logs.odd, not_for_it(owed, logs, lives, rows), self._before_by_clock()]
         given = {
             **_nothing(),
             **self.ordered.arrays,
@@ -109,6 +121,13 @@ class Side:
         for name in ("topic", "obliges", "key_off", "keys", "key_topic"):
             given[name] = getattr(duties, name)
         return Columns(about, Arrays(**given), names)
+
+    def _before_by_clock(self) -> Any:
+        """Deliveries that the second stage found to be dated before their publication, as far as they count."""
+        entries = entries_of(self.rows, np.sort(self.hasty))
+        at = np.searchsorted(self.logs.entry, entries)
+        entries = entries[np.append(self.logs.entry, -1)[at] == entries] if entries.size else entries
+        return odd_rows(BEFORE_BY_CLOCK, entries, self.rows.msg[entries], self.lives, self.rows)
 
     def _outsiders(self) -> Any:
         duties, pub = self.ordered.duties, self.ordered.published.pub
@@ -147,10 +166,10 @@ def judge_part(setup: Setup, part: int, rows: pa.Table, order: pa.Table) -> Iter
     """Judge the receivers of one part: what was found, and what their total order needs to be judged by key."""
     ordered = ordered_from(order)
     mine = setup.part_of == part
-    pieces, first_met = pieces_of(rows, ordered.number, ordered.base)
+    pieces, first_met, hasty = pieces_of(rows, ordered.number, ordered.base)
     some = assembled(setup, pieces, mine)
     lives = lives_of(some)
-    side = Side(setup, ordered, some, lives, _logs(some, lives, ordered, first_met, mine), mine)
+    side = Side(setup, ordered, some, lives, _logs(some, lives, ordered, first_met, mine), mine, hasty)
     names = Names(pa.array([]), pa.array(setup.nodes.names, pa.string()), pa.array([]), pa.array([]))
     columns = side.columns(side.about(), names)
     yield _row(RESULT, msgspec.msgpack.encode(_found(side, columns, part, first_met.size)))
@@ -178,17 +197,16 @@ def _logs(rows: SomeRows, lives: Lives, ordered: Ordered, first_met: Any, mine: 
     return Logs(ev, off, entry, np.empty(0, np.int64), np.concatenate(odd), pa.array([], pa.string()))
 
 
-def pieces_of(table: pa.Table, number: Any, base: dict[int, int]) -> tuple[RowPieces, Any]:
+def pieces_of(table: pa.Table, number: Any, base: dict[int, int]) -> tuple[RowPieces, Any, Any]:
     """Rows that the second stage dealt out, with messages numbered; those that nobody published after all others.
 
-    And of each of these: where it was first delivered.
+    And of each of these: where it was first delivered. And which deliveries are dated before their publication.
     """
-    first_met = [np.empty(0, np.int64)]
-    pieces = RowPieces([], [], [], [], [])
+    first_met, hasty = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    pieces = RowPieces([], [], [], [])
     pieces.node = column(table, "node", np.int32)
     pieces.seq = column(table, "seq", np.int32)
     pieces.kind = column(table, "kind", np.int8)
-    pieces.time_ns = column(table, "time_ns", np.int64)
     for code, bucket, about in zip(
         column(table, "code", np.int32), values(table, "bucket"), table.column("about"), strict=True
     ):
@@ -197,8 +215,10 @@ def pieces_of(table: pa.Table, number: Any, base: dict[int, int]) -> tuple[RowPi
         known = code >= 0
         message[known] = number[base.get(bucket, 0) + code[known]]
         pieces.code.append(message)
-        first_met.append(unpacked(about.as_py())[1]["first"])
-    return pieces, np.concatenate(first_met)
+        said = unpacked(about.as_py())[1]
+        first_met.append(said["first"])
+        hasty.append(said["hasty"])
+    return pieces, np.concatenate(first_met), np.concatenate(hasty)
 
 
 def _found(side: Side, columns: Columns, part: int, strangers: int) -> PartFound:

@@ -32,8 +32,6 @@ class SomeRows(Rows):
     rare: pa.Table
     rare_entry: Offsets
     """Where the rare rows stand among all."""
-    time_ns: Offsets
-    """Of all rows, where the nodes share a clock; else empty, and the times of rare rows are known."""
 
     def of_kind(self, *kinds: str) -> Offsets:
         wanted = np.zeros(len(KINDS) + AGAIN, bool)
@@ -47,11 +45,9 @@ class SomeRows(Rows):
         return values
 
     def times(self, entries: Offsets, *, missing: int = 0) -> Offsets:
-        if self.time_ns.size:
-            found = self.time_ns[entries]
-        else:
-            column = filled(self.rare.column("time_ns"), NO_TIME)
-            found = np.asarray(column, dtype=np.int64)[self._rare(entries)]
+        """Of rare rows."""
+        column = filled(self.rare.column("time_ns"), NO_TIME)
+        found = np.asarray(column, dtype=np.int64)[self._rare(entries)]
         return np.where(found == NO_TIME, missing, found)
 
     def info(self, key: str) -> tuple[Offsets, list[str]]:
@@ -68,18 +64,17 @@ class SomeRows(Rows):
 
 @dataclass
 class RowPieces:
-    """Columns of rows as they came in, in any order: node, seq, kind, message and time of each."""
+    """Columns of rows as they came in, in any order: node, seq, kind and message of each."""
 
     node: list[Any]
     seq: list[Any]
     kind: list[Any]
     code: list[Any]
-    time_ns: list[Any]
 
 
 def rare_rows(setup: Setup) -> SomeRows:
     """The rows that concern everybody, and no others."""
-    return assembled(setup, RowPieces([], [], [], [], []), np.zeros(len(setup.nodes.names), bool))
+    return assembled(setup, RowPieces([], [], [], []), np.zeros(len(setup.nodes.names), bool))
 
 
 def assembled(setup: Setup, pieces: RowPieces, whole_nodes: np.ndarray[Any, np.dtype[np.bool_]]) -> SomeRows:
@@ -89,7 +84,7 @@ def assembled(setup: Setup, pieces: RowPieces, whole_nodes: np.ndarray[Any, np.d
     ordered = _in_order(setup, pieces, whole_nodes)
     entry, there = _entries(ordered[0], ordered[1], rare_node, rare_seq)
     missing = np.flatnonzero(~there)
-    off, seq, kind, code, time_ns = _with_rare(setup, ordered, missing, entry[missing], rare_node[missing])
+    off, seq, kind, code = _with_rare(setup, ordered, missing, entry[missing], rare_node[missing])
     return SomeRows(
         table=setup.rare,
         nodes=setup.nodes.names,
@@ -102,25 +97,21 @@ def assembled(setup: Setup, pieces: RowPieces, whole_nodes: np.ndarray[Any, np.d
         holes="",
         rare=setup.rare,
         rare_entry=_entries(off, seq, rare_node, rare_seq)[0],
-        time_ns=time_ns,
     )
 
 
 def _with_rare(setup: Setup, ordered: tuple[Any, ...], rare: Any, before: Any, node: Any) -> tuple[Any, ...]:
     """The columns with these rare rows put in before the entries that follow them."""
-    off, seq, kind, code, time_ns = ordered
+    off, seq, kind, code = ordered
     if not rare.size:
         return ordered
     table = taken(setup.rare, rare)
     kinds = np.asarray(whole(table.column("kind")), dtype=np.int8).copy()
     kinds[np.isin(kinds, (KIND["publish"], KIND["deliver"]))] = _OTHER
-    if setup.dated:
-        times = np.asarray(filled(table.column("time_ns"), NO_TIME), dtype=np.int64)
-        time_ns = np.insert(time_ns, before, times)
     added = np.concatenate(([0], np.cumsum(np.bincount(node, minlength=off.size - 1))))
     seqs = np.asarray(whole(table.column("seq")), dtype=np.int32)
     seq, kind, code = np.insert(seq, before, seqs), np.insert(kind, before, kinds), np.insert(code, before, -1)
-    return off + added, seq, kind, code, time_ns
+    return off + added, seq, kind, code
 
 
 def _in_order(setup: Setup, pieces: RowPieces, whole_nodes: Any) -> tuple[Any, ...]:
@@ -136,21 +127,18 @@ def _in_order(setup: Setup, pieces: RowPieces, whole_nodes: Any) -> tuple[Any, .
     begin = np.concatenate(([0], np.cumsum(room)))
     kind = np.full(int(begin[-1]), -1, np.int8)
     code = np.full(kind.size, -1, np.int32)
-    time_ns = np.full(kind.size if setup.dated else 0, NO_TIME, np.int64)
     for i, (node, seq) in enumerate(zip(pieces.node, pieces.seq, strict=True)):
         at = begin[node] + seq
         kind[at] = pieces.kind[i]
         code[at] = pieces.code[i]
-        if setup.dated:
-            time_ns[at] = pieces.time_ns[i]
     filled = np.flatnonzero(kind >= 0)
     if filled.size < count:
         return _sorted(setup, pieces, nodes)  # Some seq came twice: it finds out which.
     off = np.searchsorted(filled, begin).astype(np.int64)
     seq = (filled - np.repeat(begin[:-1], np.diff(off))).astype(np.int32)
     if filled.size == kind.size:
-        return off, seq, kind, code, time_ns
-    return off, seq, kind[filled], code[filled], time_ns[filled] if setup.dated else time_ns
+        return off, seq, kind, code
+    return off, seq, kind[filled], code[filled]
 
 
 def _sorted(setup: Setup, pieces: RowPieces, nodes: int) -> tuple[Any, ...]:
@@ -164,8 +152,12 @@ def _sorted(setup: Setup, pieces: RowPieces, nodes: int) -> tuple[Any, ...]:
     if twice.size:
         raise TraceError(f"{setup.path}: node {setup.nodes.names[node[twice[0]]]} has seq {seq[twice[0]]} twice")
     off = np.searchsorted(node, np.arange(nodes + 1)).astype(np.int64)
-    times = np.concatenate([np.empty(0, np.int64), *pieces.time_ns])
-    return off, seq, kind[order], code[order], times[order] if setup.dated else times
+    return off, seq, kind[order], code[order]
+
+
+def entries_of(rows: SomeRows, places: Offsets) -> Offsets:
+    """Where the rows stand that setup.place numbers so, in rising order; all of them are there."""
+    return _entries(rows.off, rows.seq, places >> 32, places & 0xFFFFFFFF)[0]
 
 
 def _entries(off: Offsets, seq: Any, node: Any, wanted: Any) -> tuple[Offsets, Any]:

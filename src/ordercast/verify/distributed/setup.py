@@ -132,6 +132,8 @@ class Setup:
 
     def receivers(self, node: Any, seq: Any) -> Offsets:
         """The receiver at which each row happened: its node, in the life that it had then."""
+        if not self.lost.size:
+            return np.asarray(node, np.int64)
         found: Offsets = node + np.searchsorted(self.lost, place(node, seq), side="right")
         return found
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ordercast.verify.distributed.setup import Setup
 
-_PACKED = (("node", np.int32), ("seq", np.int32), ("kind", np.int8), ("code", np.int32), ("time_ns", np.int64))
+_PACKED = (("node", np.int32), ("seq", np.int32), ("kind", np.int8), ("code", np.int32))
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ _AT_ONCE = 500_000
 
 def tables_in_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Columns: path, content."""
-    for table in row_groups(batches, NEEDED, WORDS):
-        yield in_our_columns(table, words=WORDS)
+    for group in row_groups(batches, WORDS):
+        yield in_our_columns(group.read(NEEDED), words=WORDS)
 
 
 def tables_of_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

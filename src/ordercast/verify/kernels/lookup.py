@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ordercast.verify.kernels.jit import Ints, Offsets, kernel
+from ordercast.verify.kernels.jit import Flags, Ints, Offsets, kernel
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
@@ -55,3 +55,38 @@ def places_of(wanted: Offsets, among: Offsets) -> Ints:
             at = (at + 1) & mask
         found[i] = table[at]
     return found
+
+
+@kernel
+def delivered_first(
+    kind: np.ndarray[Any, np.dtype[np.int8]], code: Ints, place: Offsets, receiver: Ints,
+    counts: np.ndarray[Any, np.dtype[np.bool_]], publisher: Ints, deliver: int,
+) -> tuple[Flags, Offsets, bool]:  # fmt: skip
+    """Of each message: did a receiver that counts deliver it, and where was it first delivered, by place?
+
+    And of all: did any receiver deliver what it had published itself?
+    """
+    copied = np.zeros(publisher.size, np.uint8)
+    first = np.full(publisher.size, np.iinfo(np.int64).max, np.int64)
+    own = False
+    for i in range(kind.size):
+        m = code[i]
+        if kind[i] == deliver and m >= 0:
+            if counts[receiver[i]]:
+                copied[m] = 1
+            first[m] = min(first[m], place[i])
+            own |= publisher[m] == receiver[i]
+    return copied, first, own
+
+
+@kernel
+def dated_before(
+    kind: np.ndarray[Any, np.dtype[np.int8]], code: Ints, time_ns: Offsets, published_ns: Offsets, deliver: int,
+    no_time: int,
+) -> Flags:  # fmt: skip
+    """Flags the deliveries that are dated before the publication of their message."""
+    flags = np.zeros(kind.size, np.uint8)
+    for i in range(kind.size):
+        if kind[i] == deliver and code[i] >= 0 and time_ns[i] != no_time:
+            flags[i] = time_ns[i] < published_ns[code[i]]
+    return flags
