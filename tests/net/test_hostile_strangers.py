@@ -180,6 +180,35 @@ def test_a_slow_reader_that_gets_on_is_not_closed() -> None:
     run_async(main)
 
 
+def test_who_asks_and_does_not_read_is_not_heard_until_it_has_read() -> None:
+    """Otherwise short questions with long answers fill the memory of a broker within `slow_consumer_ms`."""
+    patient = msgspec.structs.replace(HASTY, slow_consumer_bytes=1 << 20, slow_consumer_ms=60_000, silence_ms=400)
+    questions, answer = 1000, "." * 60_000
+
+    async def main() -> None:
+        b1, friend = Process("b1", settings=patient), Process("friend", kind="client", settings=patient)
+        async with running(b1, friend):
+            b1.scribe.on_say = lambda who, packet: b1.host.send(who, Say(answer)) if packet.text == "?" else None
+            connection = friend.dial(b1)
+            peer = await Stranger.connect(b1.address, limit=1024)
+            await peer.introduce()
+            for _ in range(questions):
+                peer.say("?")
+                await asyncio.sleep(0)
+            await until(lambda: b1.host.counters["unheard_by_slow_consumer_bytes"] > 0)
+            asking = next(wire for wire in b1.host.connections.values() if wire.name == "mallory")
+            await asyncio.sleep(0.6)
+            assert asking.queued_bytes < 256 * len(answer) + (1 << 20), "a turn more than slow_consumer_bytes"
+            await _goes_on(b1, friend, connection)
+            left = questions * len(answer)
+            while left > 0:
+                left -= len(await peer.reader.read(1 << 18))
+            assert b1.scribe.heard.count("?") == questions, "it is heard again, and was not taken for silent"
+            await peer.close()
+
+    run_async(main)
+
+
 def test_strangers_that_say_nothing_lock_nobody_out_and_are_complained_of_once(log: LogLines) -> None:
     async def main() -> None:
         b1 = Process("b1", settings=msgspec.structs.replace(HASTY, strangers=6, handshake_ms=5000))

@@ -31,7 +31,7 @@ from ordercast.net.timers import Timers
 from ordercast.net.tls_door import SecuringGuest
 from ordercast.net.turn_ports import TurnLedger, address_of
 from ordercast.net.wire.connection import ConnectionEnd, WireConnection
-from ordercast.net.wire.credentials import CASTING, NODE, Credentials
+from ordercast.net.wire.credentials import CASTING, CLIENT, NODE, Credentials
 from ordercast.net.wire.frames import OVERHEAD_BYTES, packet_frames
 from ordercast.net.wire.memory import keep_freed_memory
 from ordercast.net.wire.settings import WireSettings, seconds
@@ -39,6 +39,9 @@ from ordercast.net.wire.strangers import Strangers
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_CROWD = 4
+"""When so many times `slow_consumer_bytes` wait for all connections together, each may have a frame waiting."""
 
 Carrier = Literal["udp", "tcp", "none"]
 """What carries casts: datagrams, connections for nothing else, or nothing at all."""
@@ -96,6 +99,7 @@ class ProcessHost:
         self._ledger = ledger
         self._loop = asyncio.get_running_loop()
         self._all: set[WireConnection] = set()
+        self._most_waiting = settings.slow_consumer_bytes
         self._strangers = Strangers(settings)
         self._log = ConnectionLog(me.name, self._strangers)
         self._door = FrontDoor(credentials, settings, self._strangers, self._turned_away)
@@ -364,6 +368,14 @@ class ProcessHost:
         self._dirty[connection] = None
         self._plan_turn_end()
 
+    def hears(self, connection: WireConnection) -> bool:
+        """A client that asks and does not read makes answers pile up: it is not heard while too much waits for it."""
+        peer = connection.peer
+        if connection.address or peer is None or peer.kind != CLIENT or connection.queued_bytes <= self._most_waiting:
+            return True
+        self.counters["unheard_by_slow_consumer_bytes"] += 1
+        return False
+
     def ended(self, connection: WireConnection, end: ConnectionEnd) -> None:
         self._all.discard(connection)
         connection.closed.add_done_callback(lambda _: self._strangers.went(connection))
@@ -507,9 +519,12 @@ class ProcessHost:
 
     def _beat(self, now: int, overslept: int) -> bool:
         """Be heard, and see who was not."""
+        waiting = 0
         for connection in list(self._all):
             connection.beat()
-            connection.check(now, overslept)
+            waiting += connection.check(now, overslept)
+        most = self.settings.slow_consumer_bytes
+        self._most_waiting = most if waiting <= _CROWD * most else min(most, self.settings.max_frame_bytes)
         if self.on_beat is not None:
             self.input(self.on_beat, now, overslept)
         return not self._closing

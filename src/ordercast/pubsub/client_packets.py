@@ -321,6 +321,8 @@ class NoHistory(Packet, frozen=True, tag=29):
 
 MOST_CUT = 10_000
 """Topics that one cut is of, named or taken in by filters."""
+MOST_FILTERS_OF_A_CUT = 100
+"""Filters that one cut is of: each of them is looked for among all topics."""
 
 
 class AskCut(Packet, frozen=True, tag=36):

@@ -50,6 +50,7 @@ def test_a_turn_ends_with_one_piece_however_many_readers_want_one_and_each_has_i
     copy = Copy()
     for reader in READERS:
         copy.say(reader, OpenHistory(T, reader, "earliest", {}))
+    assert copy.turn() == []
     opened = {packet.read: packet.place for _, packet in copy.wires.sent if isinstance(packet, HistoryOpened)}
     for reader in READERS:
         copy.say(reader, ReadHistory(T, reader, opened[reader]))
@@ -68,8 +69,29 @@ def test_a_turn_ends_with_one_piece_however_many_readers_want_one_and_each_has_i
 def test_a_reader_that_goes_away_is_owed_nothing() -> None:
     copy = Copy()
     copy.say(1, OpenHistory(T, 1, "earliest", {}))
+    copy.turn()
     place = next(packet.place for _, packet in copy.wires.sent if isinstance(packet, HistoryOpened))
     copy.say(1, ReadHistory(T, 1, place))
     copy.serving.closed(1)
 
     assert copy.turn() == []
+
+
+def test_whoever_asks_again_before_it_is_answered_is_answered_once() -> None:
+    copy = Copy()
+    for read in range(1000):
+        copy.say(1, OpenHistory(T, read, "earliest", {}))
+    copy.turn()
+    copy.turn()
+
+    assert [packet.read for _, packet in copy.wires.sent if isinstance(packet, HistoryOpened)] == [999]
+
+
+def test_a_turn_looks_for_a_time_once_however_many_readers_name_one() -> None:
+    """The segment of that time is read from its beginning."""
+    copy = Copy()
+    for reader in READERS:
+        copy.say(reader, OpenHistory(T, reader, "time", {}, 1))
+    copy.turn()
+
+    assert [reader for reader, _ in copy.wires.sent] == [1]

@@ -11,7 +11,7 @@ from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Rights
-from ordercast.pubsub.client_packets import AskCut, CutTold, Entries
+from ordercast.pubsub.client_packets import MOST_CUT, MOST_FILTERS_OF_A_CUT, AskCut, CutTold, Entries
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import FoldRound
@@ -175,6 +175,47 @@ def test_one_client_cannot_keep_the_whole_tree_busy() -> None:
     assert len(tree.sent(FoldRound, "b0")) - before <= 2 * 2 * 25  # Two children, two rounds, every 50 ms.
 
 
+def test_who_asks_for_very_many_filters_is_refused_at_once() -> None:
+    """Each of them would be looked for among all topics, in one turn of every broker."""
+    tree = grown()
+    reader = tree.client("r", "b1")
+    reader.say(AskCut(1, tuple(f"a{number}.*" for number in range(MOST_FILTERS_OF_A_CUT + 1))))
+    tree.run()
+    assert [told.why_not for told in reader.of(CutTold)] == ["101 filters, and more than 100 are not allowed"]
+    assert not tree.sent(FoldRound, "b0")
+
+
+def test_filters_are_asked_for_as_far_as_the_client_may_read() -> None:
+    tree = grown()
+    reader = tree.client("r", "b1", rights=Rights(publish=(), subscribe=("mine.>",)))
+    reader.say(AskCut(1, ("other.>",)))
+    reader.say(AskCut(2, (">",)))
+    tree.run()
+    assert {name for sent in tree.sent(FoldRound, "b0") for name in sent.cut} == {"mine.>"}
+
+
+def test_a_question_that_is_repeated_is_one_question() -> None:
+    tree = grown()
+    reader = tree.client("r", "b1")
+    tree.freeze("b0", "b2")
+    for _ in range(100):
+        reader.say(AskCut(1, (T, U)))
+        tree.run()
+    assert len(tree.brokers["b0"].cuts.requests) == 1
+
+
+def test_a_round_is_about_no_more_than_it_can_do() -> None:
+    """Many clients that each ask for as much as one may do not make one turn of the root as long as all of it takes."""
+    tree = grown()
+    readers = [tree.client(f"r{number}", "b1") for number in range(5)]
+    for who, reader in enumerate(readers):
+        reader.say(AskCut(1, tuple(f"t{who}.{number}" for number in range(MOST_CUT // 2))))
+    tree.run()
+    assert max(len(sent.cut) for sent in tree.sent(FoldRound, "b0")) <= MOST_CUT
+    tree.pass_time(2000)
+    assert [len(told.cuts) for reader in readers for told in reader.of(CutTold)] == [MOST_CUT // 2] * 5
+
+
 class OnlyTheLog(Cuts):
     """What is pending or held is left out."""
 
@@ -184,7 +225,7 @@ class OnlyTheLog(Cuts):
 
 
 class NobodyIsMissed(Cuts):
-    def _somebody_is_away(self, topics: list[Topic]) -> str:
+    def _somebody_is_away(self, topics: list[Topic], known: dict[Topic, str]) -> str:
         return ""
 
 

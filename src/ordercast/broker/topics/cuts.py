@@ -8,7 +8,8 @@ still, show that nothing is on its way back from a repair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.authority import Authority
@@ -17,8 +18,8 @@ from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import MOST_CUT, AskCut, CutTold
-from ordercast.pubsub.filters import allows, is_filter
+from ordercast.pubsub.client_packets import MOST_CUT, MOST_FILTERS_OF_A_CUT, AskCut, CutTold
+from ordercast.pubsub.filters import FilterIndex, common, is_filter
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import CutReply, CutRequest
 
@@ -27,7 +28,15 @@ _MOST_ASKED = 16
 """Cuts that one client may wait for at a time."""
 _FORGOTTEN = 4
 """Whoever has not been answered within so many times `request_ms` has asked again."""
+_FILTER_WEIGHS = MOST_CUT // MOST_FILTERS_OF_A_CUT
+"""A filter in a round costs about as much as so many topics that are named."""
+_LOOKS = 10
+"""To look whether so many topics are taken in costs about as much as to tell of one."""
+_MOST_PARTS = 100 * MOST_FILTERS_OF_A_CUT
+"""Filters of a client and of its rights that are looked at together."""
 Found = dict[Topic, Vector]
+RequestKey = tuple[tuple[NodeId, ...], int]
+W = TypeVar("W")
 
 
 class Cuts(TopicsPart):
@@ -43,12 +52,14 @@ class Cuts(TopicsPart):
         self.begin_round: Callable[[], None] = _not_yet
         self.asked: dict[int, tuple[Connection, int]] = {}
         """Requests of local clients that are on their way to the root, by the numbers that they have there."""
+        self.asking: dict[Connection, dict[int, int]] = {}
+        """The same by client: the number that it gave each, and the one that it has on its way."""
         self.count = 0
-        self.requests: dict[tuple[tuple[NodeId, ...], int], tuple[CutRequest, int]] = {}
-        """At the root: what was asked, and when."""
+        self.requests: dict[RequestKey, tuple[CutRequest, int]] = {}
+        """At the root: what was asked, and when first."""
         self.found: Found = {}
-        self.serving: dict[tuple[tuple[NodeId, ...], int], CutRequest] = {}
-        """Those that were there when the round under way began."""
+        self.serving: dict[RequestKey, CutRequest] = {}
+        """Those that the round under way is about."""
         self.names: tuple[str, ...] = ()
         """Topics and filters that the round under way is about."""
         self.noted_before: frozenset[str] = frozenset()
@@ -57,19 +68,41 @@ class Cuts(TopicsPart):
     # ARC-C1: from a client to the root, and back
 
     def ask(self, client: AttachedClient, packet: AskCut) -> None:
-        named = (Topic(name) for name in packet.topics if not is_filter(name))
-        denied = [topic for topic in named if not client.may_subscribe(topic)]
+        names, objection = self._wished(client, packet.topics)
+        mine = self.asking.get(client.connection, {})
+        if not objection and packet.number not in mine and len(mine) >= _MOST_ASKED:
+            objection = f"{_MOST_ASKED} others are asked for"
+        if objection or not names:
+            self.wires.send(client.connection, CutTold(packet.number, {}, objection))
+            return
+        if packet.number not in mine:
+            self.count += 1
+            self.asking.setdefault(client.connection, {})[packet.number] = self.count
+            self.asked[self.count] = client.connection, packet.number
+        self.relay(CutRequest(self.asking[client.connection][packet.number], names))
+
+    def _wished(self, client: AttachedClient, names: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+        """What the client may know of what it asks for; and why it is told nothing, if so."""
+        topics = {Topic(name) for name in names if not is_filter(name)}
+        filters = {name for name in names if is_filter(name)}
+        denied = sorted(topic for topic in topics if not client.may_subscribe(topic))
         if denied:
-            self.wires.send(client.connection, CutTold(packet.number, {}, f"no right to subscribe to {denied[0]}"))
-            return
-        who, clients = (client.connection, packet.number), self.state.clients
-        self.asked = {number: other for number, other in self.asked.items() if other != who and other[0] in clients}
-        if sum(connection == client.connection for connection, _ in self.asked.values()) >= _MOST_ASKED:
-            self.wires.send(client.connection, CutTold(packet.number, {}, f"{_MOST_ASKED} others are asked for"))
-            return
-        self.count += 1
-        self.asked[self.count] = who
-        self.relay(CutRequest(self.count, packet.topics))
+            return (), f"no right to subscribe to {denied[0]}"
+        rights = client.rights.subscribe
+        if len(filters) > MOST_FILTERS_OF_A_CUT or len(filters) * len(rights) > _MOST_PARTS:
+            return (), f"{len(filters)} filters, and more than {MOST_FILTERS_OF_A_CUT} are not allowed"
+        parts = {common(name, right) for name in filters for right in rights}
+        known = {part for part in parts if part is not None and (is_filter(part) or self._is_kept(Topic(part)))}
+        return tuple(sorted({*topics, *known})), ""
+
+    def _is_kept(self, topic: Topic) -> bool:
+        known = topic in self.nodes or topic in self.kept.named or self.kept.find(topic) is not None
+        return known and self.kept.rule_of(topic) is not None
+
+    def lost(self, client: AttachedClient) -> None:
+        """Its connection is over: nobody waits for what it has asked."""
+        for number in self.asking.pop(client.connection, {}).values():
+            self.asked.pop(number, None)
 
     def relay(self, packet: CutRequest) -> None:
         """Towards the root; a broker that seeks drops it, and the client asks again."""
@@ -81,9 +114,8 @@ class Cuts(TopicsPart):
     def _request(self, packet: CutRequest) -> None:
         if not self.tree.decides:
             return
-        now, patience_ns = self.wires.now_ns, _FORGOTTEN * self.settings.request_ms * _MS
-        self.requests = {key: known for key, known in self.requests.items() if now - known[1] < patience_ns}
-        self.requests[packet.path, packet.number] = packet, now
+        _, since_ns = self.requests.get((packet.path, packet.number), (packet, self.wires.now_ns))
+        self.requests[packet.path, packet.number] = packet, since_ns
         self.begin_round()
 
     def answer(self, packet: CutReply) -> None:
@@ -92,6 +124,7 @@ class Cuts(TopicsPart):
             who = self.asked.pop(packet.number, None)
             client = self.state.clients.get(who[0]) if who is not None else None
             if who is not None and client is not None:
+                self.asking[who[0]].pop(who[1])
                 cuts = {topic: cut for topic, cut in packet.cuts.items() if client.may_subscribe(topic)}
                 self.wires.send(who[0], CutTold(who[1], cuts, packet.why_not))
             return
@@ -107,19 +140,25 @@ class Cuts(TopicsPart):
         """The round is here: note what this broker has, before anything that comes behind it."""
         self.names = names
         self.found = {topic: self._here(topic) for topic in self._topics_of(names)}
-        self.serving = {key: packet for key, (packet, _) in self.requests.items()}
+        asked = frozenset(names)
+        self.serving = {key: packet for key, (packet, _) in self.requests.items() if asked.issuperset(packet.topics)}
 
     def _topics_of(self, names: tuple[str, ...]) -> list[Topic]:
         """The topics themselves, and what this broker knows of kept topics that the filters take in.
 
         Before anybody may publish on a topic every broker has heard of it (BRK-M9.2), so that filters lead all to the
-        same topics, but for those that have nothing yet.
+        same topics, but for those that have nothing yet. Of a filter that takes in too many, enough are found.
         """
         found = {Topic(name) for name in names if not is_filter(name)}
-        filters = [name for name in names if is_filter(name)]
-        if filters:
-            known = {*self.nodes, *self.kept.named, *self.kept.topics()}
-            found.update(t for t in known if allows(filters, t) and self.kept.rule_of(t) is not None)
+        room = {name: MOST_CUT + 1 for name in names if is_filter(name)}
+        if room:
+            filters = _index((name, name) for name in room)
+            for topic in sorted({*self.nodes, *self.kept.named, *self.kept.topics()}):
+                takers = [name for name, _ in filters.matching(topic) if room[name]]
+                if takers and self.kept.rule_of(topic) is not None:
+                    found.add(topic)
+                    for name in takers:
+                        room[name] -= 1
         return sorted(found)
 
     def _here(self, topic: Topic) -> Vector:
@@ -142,7 +181,17 @@ class Cuts(TopicsPart):
     # ARC-C3, ARC-C4: at the root
 
     def wanted(self) -> tuple[str, ...]:
-        return tuple(sorted({topic for packet, _ in self.requests.values() for topic in packet.topics}))
+        """What the next round is about: the oldest requests, as many as one round can do."""
+        now, patience_ns = self.wires.now_ns, _FORGOTTEN * self.settings.request_ms * _MS
+        self.requests = {key: known for key, known in self.requests.items() if now - known[1] < patience_ns}
+        names: set[str] = set()
+        weight = 0
+        for packet, _ in self.requests.values():
+            weight += sum(_FILTER_WEIGHS if is_filter(name) else 1 for name in packet.topics)
+            if names and weight > MOST_CUT:
+                break
+            names.update(packet.topics)
+        return tuple(sorted(names))
 
     def clear(self) -> None:
         """This broker is in another place of the tree: whoever waits asks again."""
@@ -151,28 +200,37 @@ class Cuts(TopicsPart):
     def complete(self, *, stood_still: bool, missing: list[NodeId]) -> bool:
         """Everybody has answered: tell whom two rounds agree for. Gives whether another round at once may help.
 
-        Whoever has asked since waits a little, for all others that will.
+        Whoever has asked since waits a little, for all others that will; and so does who comes behind a long answer.
         """
         before, self.noted_before = self.noted_before, frozenset({*self.names, *self.found})
         serving, self.serving = self.serving, {}
-        once_more = False
+        once_more, room = False, MOST_CUT
+        found: dict[tuple[str, ...], list[Topic]] = {}
+        away: dict[Topic, str] = {}
         for key in [key for key in serving if key in self.requests]:
-            topics = self._found_for(serving[key].topics)
-            twice = stood_still and before.issuperset((*serving[key].topics, *topics))
-            doubt = _too_many(topics) or self._somebody_is_away(topics) if twice else _doubt(missing)
+            if room <= 0:
+                break
+            names = serving[key].topics
+            if names not in found:
+                found[names] = self._found_for(names)
+                room -= len(self.found) // _LOOKS
+            topics = found[names]
+            twice = stood_still and before.issuperset((*names, *topics))
+            doubt = _too_many(topics) or self._somebody_is_away(topics, away) if twice else _doubt(missing)
             if not doubt or self._has_waited(self.requests[key][1]):
                 self._tell(key, serving[key], topics, doubt)
+                room -= len(topics)
             elif not twice:
                 once_more = True
         return once_more and not missing
 
     def _found_for(self, names: tuple[str, ...]) -> list[Topic]:
         """The topics that a request is about, as all brokers know them."""
-        filters = [name for name in names if is_filter(name)]
+        filters = _index((name, name) for name in names if is_filter(name))
         found = {Topic(name) for name in names if not is_filter(name)}
-        return sorted(found.union(topic for topic in self.found if allows(filters, topic)))
+        return sorted(found.union(topic for topic in self.found if filters.matching(topic)))
 
-    def _tell(self, key: tuple[tuple[NodeId, ...], int], packet: CutRequest, topics: list[Topic], doubt: str) -> None:
+    def _tell(self, key: RequestKey, packet: CutRequest, topics: list[Topic], doubt: str) -> None:
         del self.requests[key]
         cuts = {} if doubt else {topic: self.found.get(topic, {}) for topic in topics}
         self.wires.count("cuts_refused" if doubt else "cuts_told")
@@ -181,13 +239,26 @@ class Cuts(TopicsPart):
     def _has_waited(self, since_ns: int) -> bool:
         return self.wires.now_ns - since_ns > self.settings.request_ms * _MS
 
-    def _somebody_is_away(self, topics: list[Topic]) -> str:
-        """A member whose edge is gone too may have delivered what no broker has any more."""
+    def _somebody_is_away(self, topics: list[Topic], known: dict[Topic, str]) -> str:
+        """A member whose edge is gone too may have delivered what no broker has any more.
+
+        `known`: what was found out about topics in this turn.
+        """
         for topic in topics:
-            lost = self.authority.unanswered_for(topic)
-            if lost:
-                return f"{min(lost)} is away, and so is its last broker"
+            if topic not in known:
+                lost = self.authority.unanswered_for(topic)
+                known[topic] = f"{min(lost)} is away, and so is its last broker" if lost else ""
+            if known[topic]:
+                return known[topic]
         return ""
+
+
+def _index(filters: Iterable[tuple[W, str]]) -> FilterIndex[W]:
+    """Who has which filters: a topic is looked up in it once, however many there are."""
+    index: FilterIndex[W] = FilterIndex()
+    for watcher, name in filters:
+        index.add(name, watcher)
+    return index
 
 
 def _too_many(topics: list[Topic]) -> str:

@@ -160,6 +160,7 @@ class Topics(TopicsParts):
     def _connection_over(self, client: AttachedClient, *, gone: bool) -> None:
         del self.clients[client.connection]
         self.watching.lost(client)
+        self.cuts.lost(client)
         self.leaving.lost(client, gone=gone)
         self.endings.lost(client)
 

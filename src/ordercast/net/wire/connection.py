@@ -70,6 +70,9 @@ class WireOwner(Protocol):
     def writable(self, connection: WireConnection) -> None:
         """The socket takes more; have `flush` called once it may be."""
 
+    def hears(self, connection: WireConnection) -> bool:
+        """Whether more is read from the other end, which has not read all that was sent to it."""
+
     def ended(self, connection: WireConnection, end: ConnectionEnd) -> None:
         """It is over. Called once."""
 
@@ -132,6 +135,8 @@ class WireConnection(asyncio.Protocol):
         """Packets that have arrived and wait for the next turn, and how the connection ends behind them."""
         self._unread: list[bytes] = []
         """What came in spite of the backlog."""
+        self._unheard = False
+        """Nothing is read from the other end before it has read more of what waits for it."""
         self._asked = handshake.challenge()
         self._said: handshake.Present | None = None
         self._deaf = False
@@ -174,7 +179,7 @@ class WireConnection(asyncio.Protocol):
             return
         if self.peer is not None:
             self._take_frames(data)
-            if len(data) >= _MUCH_BYTES or self._backlog is not None:
+            if len(data) >= _MUCH_BYTES or self._backlog is not None or not self._hears():
                 self._rest()
             return
         self.has_spoken = True
@@ -192,12 +197,22 @@ class WireConnection(asyncio.Protocol):
             transport.pause_reading()
             self._loop.call_soon(self._read_on)
 
+    def _hears(self) -> bool:
+        return self.writable or self._owner.hears(self)
+
     def _read_on(self) -> None:
         transport = self._transport
-        if self._go_on():
+        if not self._hears():
+            self._unheard = True
+        elif self._go_on():
             self._loop.call_soon(self._read_on)
         elif transport is not None and not transport.is_closing():
             transport.resume_reading()
+
+    def _hear_again(self) -> None:
+        if self._unheard and self._hears():
+            self._unheard = False
+            self._loop.call_soon(self._read_on)
 
     def _go_on(self) -> bool:
         """Hand over more of what has arrived; whether that was not all."""
@@ -223,6 +238,7 @@ class WireConnection(asyncio.Protocol):
         self.writable = True
         if self.out:
             self._owner.writable(self)
+        self._hear_again()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._drop_deadline()
@@ -258,6 +274,8 @@ class WireConnection(asyncio.Protocol):
                 self._write(chunk[0] if len(chunk) == 1 else b"".join(chunk))
         if self.leaving:
             self._leave()
+        elif self._unheard:
+            self._hear_again()
 
     def _next_chunk(self) -> list[bytes]:
         chunk = self.out
@@ -304,23 +322,27 @@ class WireConnection(asyncio.Protocol):
             self._write(HEARTBEAT_FRAME)
         self._idle = True
 
-    def check(self, now_ns: int, overslept_ns: int) -> None:
-        """Give the connection up if its other end is silent, or does not read."""
+    def check(self, now_ns: int, overslept_ns: int) -> int:
+        """Give the connection up if its other end is silent, or does not read; gives what waits for it, in bytes."""
         self.heard_ns += overslept_ns
         if self.peer is None or self._deaf:
-            return
+            return 0
         settings = self._owner.settings
+        if self._unheard:
+            self.heard_ns = now_ns  # It may have said much; whether it reads is looked at below.
         if now_ns - self.heard_ns > ns(settings.silence_ms):
             self.abort(ConnectionEnd("silent", f"silent for {settings.silence_ms:g} ms (silence_ms)"))
-            return
+            return 0
         waiting = self.queued_bytes
-        if waiting <= settings.slow_consumer_bytes or (self._slow_since_ns and waiting < self._slow_bytes):
+        much = self._unheard or waiting > settings.slow_consumer_bytes
+        if not much or (self._slow_since_ns and waiting < self._slow_bytes):
             self._slow_since_ns = 0
-        if waiting > settings.slow_consumer_bytes and not self._slow_since_ns:
+        if much and not self._slow_since_ns:
             self._slow_since_ns, self._slow_bytes = now_ns, waiting
         elif self._slow_since_ns and now_ns - self._slow_since_ns > ns(settings.slow_consumer_ms):
             reason = f"{waiting} bytes wait for it, no fewer than {settings.slow_consumer_ms:g} ms ago"
             self.abort(ConnectionEnd("slow", f"{reason} (slow_consumer_bytes, slow_consumer_ms)"))
+        return waiting
 
     # Handshake
 
