@@ -476,6 +476,36 @@ def test_every_rule_that_code_cites_is_on_a_page_and_says_what_it_is_about() -> 
 NO_SPECS = {"CRC", "SHA"}
 """Algorithms whose names look like rules."""
 
+RIDDLE = re.compile(r"(What|Who|Whoever|Whom|Whose|That|Where|How|When)\b")
+"""A docstring that begins so has no subject: its reader learns what somebody does, and not what this is."""
+
+
+def _without_subject(modules: dict[str, ast.Module]) -> list[str]:
+    """Modules, and classes as `module.Class`, whose docstring does not say what they are."""
+    return [
+        f"{module}.{node.name}" if isinstance(node, ast.ClassDef) else module
+        for module, tree in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef) and RIDDLE.match(ast.get_docstring(node) or "")
+    ]
+
+
+def test_docstrings_of_modules_and_classes_have_a_subject() -> None:
+    assert _without_subject(_modules(SOURCE)) == []
+    tree = ast.parse('"""Beams."""\nclass Beam:\n    """What carries the roof."""\n')
+    assert _without_subject({"house.roof": tree}) == ["house.roof.Beam"]
+
+
+MOST_MODULES = 25
+"""A folder with more of them is given parts."""
+
+
+def test_no_folder_is_a_heap() -> None:
+    folders = [folder for folder in SOURCE.rglob("*") if folder.is_dir()]
+    assert len(folders) > 50
+    sizes = {folder.relative_to(SOURCE): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {folder: size for folder, size in sizes.items() if size > MOST_MODULES} == {}
+
 
 def _never_run(tree: ast.Module) -> list[str]:
     """Tests with a function inside that nothing in them calls or passes on."""

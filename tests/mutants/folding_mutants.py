@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ordercast.broker.node import Broker
-from ordercast.broker.topics.folding import Folding
+from ordercast.broker.topics.sessions.folding import Folding
 from ordercast.broker.topics.topics import Topics
 from ordercast.client.machine import ClientMachine
 from ordercast.core.ids import Origin, Topic

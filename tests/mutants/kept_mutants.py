@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.cuts import Cuts
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.client.history import HistoryRead
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import Membership

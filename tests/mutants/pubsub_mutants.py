@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 from ordercast.broker.node import Broker
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.member import Coverage
 from ordercast.broker.topics.membership.members import Members
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.member import Coverage
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.broker.tree.election import Election
 from ordercast.broker.tree.lease import RootLease

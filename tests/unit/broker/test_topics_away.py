@@ -9,10 +9,10 @@ import pytest
 
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.member import Coverage, Vote
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.member import Coverage, Vote
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import Origin
 from ordercast.pubsub.client_packets import Denied, Left, Watch

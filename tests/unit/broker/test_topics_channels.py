@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.broker.place import SavedBroker
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.core.errors import InvariantError
 from ordercast.core.ids import Origin
 from ordercast.core.messages import Guarantee

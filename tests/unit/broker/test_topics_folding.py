@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ordercast.broker.place import SavedBroker
-from ordercast.broker.topics.folding import Folding
+from ordercast.broker.topics.sessions.folding import Folding
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin
 from ordercast.pubsub.client_packets import FENCED, WANTED, Denied, Goodbye, Unsubscribe

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ordercast.broker.topics import folding
+from ordercast.broker.topics.sessions import folding
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.client_packets import FENCED, WANTED, Denied, Goodbye, Subscribe, Unsubscribe, Unwatch, Watch
 from ordercast.pubsub.filters import following, is_following

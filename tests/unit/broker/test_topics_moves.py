@@ -7,8 +7,8 @@ from typing import Any
 from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter, broker_of, fence
 from ordercast.broker.topics.authority import Authority
-from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.membership.leaving import Leaving
+from ordercast.broker.topics.state.grants import Grants
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin
 from ordercast.core.messages import Guarantee

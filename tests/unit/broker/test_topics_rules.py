@@ -9,11 +9,11 @@ import pytest
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.join_wave import JoinWaves
-from ordercast.broker.topics.member import Coverage, Member, WaitingMember
 from ordercast.broker.topics.membership.members import Members
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.member import Coverage, Member, WaitingMember
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.client_packets import Resume

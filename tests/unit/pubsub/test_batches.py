@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.batches import follow_each_other, new_ones, pieces, run_of
 from ordercast.pubsub.closed import ClosedSessions

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ordercast.broker.archive.kept import NO_TERM, KeptTopics
 from ordercast.broker.archive.topic_archive import TopicArchive
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.filters import is_following

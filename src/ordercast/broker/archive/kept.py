@@ -9,8 +9,8 @@ from ordercast.broker.archive.segment_map import raised
 from ordercast.broker.archive.topic_archive import TopicArchive
 from ordercast.broker.place import SavedBroker
 from ordercast.broker.ports import Term
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.keeping import KeepBook, KeepRule, ranked

@@ -7,7 +7,7 @@ from ordercast.broker.archive.ports import Record, SegmentInfo
 from ordercast.broker.archive.records import decode_record
 from ordercast.broker.archive.segment_map import raised, within
 from ordercast.broker.archive.topic_archive import TopicArchive
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet

@@ -8,8 +8,8 @@ from __future__ import annotations
 from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.archive.segment_map import Unavailable
 from ordercast.broker.archive.topic_archive import TopicArchive
-from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer

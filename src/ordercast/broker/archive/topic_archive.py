@@ -34,7 +34,7 @@ from ordercast.broker.archive.segment_map import (
     whole_from,
     within,
 )
-from ordercast.broker.topics.log import packets_of
+from ordercast.broker.topics.state.log import packets_of
 from ordercast.core.ids import Topic
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.pubsub.keeping import KeepRule

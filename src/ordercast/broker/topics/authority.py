@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from ordercast.broker.roster_book import FOR_EVER, broker_of, departure, fence, older_sessions, written
-from ordercast.broker.topics.absence import Absence
-from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.join_wave import JoinWaves
-from ordercast.broker.topics.member import Coverage
 from ordercast.broker.topics.roster_news import RosterNews
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.sessions.absence import Absence
+from ordercast.broker.topics.state.grants import Grants
+from ordercast.broker.topics.state.member import Coverage
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.filters import followed, is_following, matches
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone, RosterUpdate

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.member import Member
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.member import Member
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.client_packets import Flow

@@ -6,11 +6,11 @@ Nothing is sent on a new channel before the other end's summary has arrived; the
 from __future__ import annotations
 
 from ordercast.broker.topics.copies import Copies
-from ordercast.broker.topics.log import packets_of
 from ordercast.broker.topics.orphans import KeptEntries, Orphans
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.log import packets_of
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Entries, TopicState

@@ -10,8 +10,8 @@ must not take itself for all, so there it is the whole directory.
 
 from __future__ import annotations
 
-from ordercast.broker.topics.topic import Extent, TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topic import Extent, TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Acks

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.authority import Authority
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import MOST_CUT, MOST_FILTERS_OF_A_CUT, AskCut, CutTold

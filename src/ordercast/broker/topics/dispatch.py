@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.parts import TopicsParts
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
 from ordercast.pubsub import client_packets as c

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsState
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsState
 from ordercast.core.ids import Origin, plain_origin
 from ordercast.pubsub.publications import Publication, PublicationId
 

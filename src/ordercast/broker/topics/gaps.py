@@ -12,8 +12,8 @@ from itertools import islice
 
 from ordercast.broker.roster_book import broker_of
 from ordercast.broker.topics.ordering import Ordering, Outflow
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.publications import Publication, void
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ordercast.broker.roster_book import fence, written
 from ordercast.broker.topics.roster_news import RosterNews
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.core.state import State

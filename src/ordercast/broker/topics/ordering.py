@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.grants import Grants
-from ordercast.broker.topics.log import MOST_IN_PACKET, packets_of
-from ordercast.broker.topics.member import Coverage
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.grants import Grants
+from ordercast.broker.topics.state.log import MOST_IN_PACKET, packets_of
+from ordercast.broker.topics.state.member import Coverage
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin
 from ordercast.core.messages import Guarantee
 from ordercast.core.process import Connection

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from ordercast.broker.place import SavedBroker
 from ordercast.broker.roster_book import adopter, broker_of
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.core.state import State

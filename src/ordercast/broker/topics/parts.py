@@ -11,15 +11,12 @@ from ordercast.broker.archive.repair import ArchiveRepair
 from ordercast.broker.archive.serving import Serving
 from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import TreePort
-from ordercast.broker.topics.absence import Absence
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.budgets import Budgets
 from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.copies import Copies
 from ordercast.broker.topics.cuts import Cuts
-from ordercast.broker.topics.folding import Folding
 from ordercast.broker.topics.gaps import Gaps
-from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.join_wave import JoinWaves
 from ordercast.broker.topics.membership.adoption import Adoption
 from ordercast.broker.topics.membership.endings import Endings
@@ -32,9 +29,12 @@ from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.portions import Portions
 from ordercast.broker.topics.roster_news import RosterNews
+from ordercast.broker.topics.sessions.absence import Absence
+from ordercast.broker.topics.sessions.folding import Folding
+from ordercast.broker.topics.sessions.tickets import Tickets
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.tickets import Tickets
-from ordercast.broker.topics.topics_state import TopicsState
+from ordercast.broker.topics.state.grants import Grants
+from ordercast.broker.topics.state.topics_state import TopicsState
 from ordercast.broker.topics.watching import Watching
 from ordercast.core.process import Connection, Wires
 from ordercast.pubsub.settings import BrokerSettings

@@ -10,7 +10,7 @@ on when a topic is looked at (BRK-L6). What happens in a topic meanwhile does no
 from __future__ import annotations
 
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import Ping
 

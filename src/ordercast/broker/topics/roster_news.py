@@ -7,9 +7,9 @@ from typing import Protocol
 
 from ordercast.broker.ports import Fenced, Roster
 from ordercast.broker.roster_book import parsed, touched
-from ordercast.broker.topics.grants import Grants
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.grants import Grants
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.broker.topics.watching import Watching
 from ordercast.core.ids import Origin, Topic, ticket_of
 from ordercast.core.process import Connection

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ordercast.broker.archive.kept import KeptTopics
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.gaps import Gaps
-from ordercast.broker.topics.grants import Grants
-from ordercast.broker.topics.member import Coverage, Member, Vote
 from ordercast.broker.topics.ordering import Ordering
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.grants import Grants
+from ordercast.broker.topics.state.member import Coverage, Member, Vote
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, ticket_of
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection

@@ -13,11 +13,11 @@ from ordercast.broker.archive.ports import SegmentFiles
 from ordercast.broker.packet_checks import check
 from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Fenced, Roster, TreePort
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.dispatch import client_handlers, link_handlers
 from ordercast.broker.topics.explain import explain
 from ordercast.broker.topics.parts import TopicsParts
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.core.errors import InvariantError, PeerError
 from ordercast.core.ids import Origin, Topic, plain_origin
 from ordercast.core.messages import Packet

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from ordercast.broker.archive.kept import KeptTopics
-from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection

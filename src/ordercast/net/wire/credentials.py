@@ -91,7 +91,7 @@ def _load_ca(context: ssl.SSLContext, file: str) -> None:
 
 
 class AdminKey(msgspec.Struct, frozen=True):
-    """What a request to an admin port needs: the token, and whose certificates are believed where it speaks TLS."""
+    """The key to an admin port: the token, and whose certificates are believed where it speaks TLS."""
 
     token: str = ""
     tls: Tls | None = None

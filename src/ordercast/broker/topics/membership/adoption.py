@@ -15,8 +15,8 @@ from ordercast.broker.topics.membership.leaving import Leaving
 from ordercast.broker.topics.membership.members import Members
 from ordercast.broker.topics.ordering import Ordering, Outflow
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.pubsub.publications import Publication
 
 _MORE = ("topics", "adopt")

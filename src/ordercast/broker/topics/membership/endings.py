@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.membership.leaving import Leaving
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic, ticket_of
 from ordercast.pubsub.client_packets import Goodbye
 

@@ -7,11 +7,11 @@ topic begins knows for whom it must count from the start (BRK-W2).
 from __future__ import annotations
 
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.membership.leaving import Leaving
 from ordercast.broker.topics.membership.members import Members
-from ordercast.broker.topics.tickets import Tickets
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.sessions.tickets import Tickets
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.broker.topics.watching import Watching
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection

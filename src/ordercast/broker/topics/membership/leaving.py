@@ -8,13 +8,13 @@ from __future__ import annotations
 from ordercast.broker.roster_book import FOR_EVER, touched
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.member import Member
 from ordercast.broker.topics.membership.members import Members
 from ordercast.broker.topics.membership.presence import Presence
 from ordercast.broker.topics.orphans import Orphans
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.member import Member
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.client_packets import FENCED, Denied, Left, Unsubscribe
 from ordercast.pubsub.topic_packets import AttachDenied, MemberGone

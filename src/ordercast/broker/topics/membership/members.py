@@ -9,17 +9,17 @@ from typing import Protocol
 
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.copies import Copies
-from ordercast.broker.topics.log import packets_of
-from ordercast.broker.topics.member import WaitingMember
 from ordercast.broker.topics.membership.presence import Presence
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
+from ordercast.broker.topics.sessions.tickets import Tickets
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.tickets import Tickets
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.log import packets_of
+from ordercast.broker.topics.state.member import WaitingMember
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ordercast.broker.topics.clients import AttachedClient
 from ordercast.broker.topics.membership.taking import TakenTopics
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
 from ordercast.pubsub.client_packets import FENCED, Denied

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ordercast.broker.topics.authority import Authority
-from ordercast.broker.topics.member import Roll
 from ordercast.broker.topics.membership.members import Members
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.member import Roll
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
 from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberReport

@@ -19,9 +19,9 @@ from ordercast.broker.topics.gaps import Gaps
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.roster_news import RosterNews
-from ordercast.broker.topics.tickets import Tickets
-from ordercast.broker.topics.topic import TopicNode
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.sessions.tickets import Tickets
+from ordercast.broker.topics.state.topic import TopicNode
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Origin, Topic, ticket_of
 from ordercast.core.process import Connection
 from ordercast.pubsub.closed import Closed

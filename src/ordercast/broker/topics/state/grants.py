@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ordercast.broker.roster_book import FOR_EVER, touched
-from ordercast.broker.topics.member import Coverage
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.member import Coverage
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.topic_packets import Absent

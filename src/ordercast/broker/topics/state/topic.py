@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from ordercast.broker.topics.holding import Holding
-from ordercast.broker.topics.log import TopicLog
-from ordercast.broker.topics.member import Coverage, Member, Roll, Vote, WaitingMember
-from ordercast.broker.topics.pending import PendingTotals
+from ordercast.broker.topics.state.log import TopicLog
+from ordercast.broker.topics.state.member import Coverage, Member, Roll, Vote, WaitingMember
+from ordercast.broker.topics.state.pending import PendingTotals
 from ordercast.core.errors import InvariantError
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection

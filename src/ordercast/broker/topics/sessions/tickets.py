@@ -6,8 +6,8 @@ part of the session's origin, so whoever meets the origin anywhere can tell whet
 
 from __future__ import annotations
 
-from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.topics_state import TopicsPart, TopicsState
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.pubsub.client_packets import SessionsClosed, Ticket
 from ordercast.pubsub.closed import Closed
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 from ordercast.broker.place import NO_LIMIT, BrokerLedger, BrokerPlace, SavedBroker
 from ordercast.broker.ports import Term, TreePort
 from ordercast.broker.roster_book import RosterBook
-from ordercast.broker.topics.clients import AttachedClient
-from ordercast.broker.topics.member import Member
-from ordercast.broker.topics.topic import TopicNode
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.member import Member
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Wires
