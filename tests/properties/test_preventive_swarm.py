@@ -48,3 +48,10 @@ def test_who_stands_between_two_parts_does_not_go_to_and_fro(tmp_path: Path) -> 
     counts: Counter[str] = Counter()
     assert judge_seed(1600, tmp_path / "run", counts=counts).exit_code() == HELD
     assert 0 < counts["stranded"] < 20
+
+
+def test_a_session_that_has_ended_owes_nothing_though_a_sender_that_stands_still_has_not_heard_of_it(
+    tmp_path: Path,
+) -> None:
+    """PRV-I1 is about live sessions: here a partition ends one while the sender is paused, with messages on it."""
+    assert judge_seed(9111605, tmp_path / "run").exit_code() == HELD

@@ -94,8 +94,8 @@ class Invariants:
         if line is None or end.other is None or not end.other.life.alive:
             return
         receiver = end.other.life.machine
-        if not isinstance(receiver, Preventive) or end.other.closed or end.broken:
-            return
+        if not isinstance(receiver, Preventive) or end.closed or end.other.closed or end.broken:
+            return  # The session is over, though a sender that stands still may not have heard of it yet.
         queue = list(_queue(end))
         if queue:
             self._check_acks(sender, queue, line.pid)
