@@ -216,7 +216,7 @@ def _witnesses(name: str, verdict: Verdict) -> list[Markup]:
         _witness(f"{name}-witness-{index}", checks, witness, shown=index < _OPEN_WITNESSES)
         for index, (checks, witness) in enumerate(stories)
     ]
-    more = rows.untold(verdict, len(stories))
+    more = rows.untold(verdict)
     return [tag("h3", "What went wrong"), *shown, *([tag("p", more, class_="soft")] if more else [])]
 
 

@@ -62,13 +62,11 @@ def stories(verdict: Verdict) -> list[tuple[list[str], Witness]]:
     return list(told.values())
 
 
-def untold(verdict: Verdict, told: int) -> str:
+def untold(verdict: Verdict) -> str:
     """How many violations there are besides those whose stories are told; empty if there are none."""
-    more = sum(result.violations for result in verdict.results) - told
-    broken = {result.check: result.violations for result in verdict.results if result.violations}
-    if more <= 0:
-        return ""
-    return f"… and more: {', '.join(f'{number(count)} violations of {check}' for check, count in broken.items())}"
+    more = {result.check: result.violations - len(result.witnesses) for result in verdict.results}
+    told = ", ".join(f"{number(count)} more of {check}" for check, count in more.items() if count > 0)
+    return f"… and {told}" if told else ""
 
 
 def known_columns(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:

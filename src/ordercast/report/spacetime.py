@@ -35,7 +35,7 @@ def diagram(name: str, witness: Witness) -> Markup:
         *(_event(event, witness, places) for event in events),
     ]
     words = f"Space-time diagram: {'; '.join(witness.story)}"
-    size = {"viewBox": f"0 0 {width} {height}", "style": f"min-width: {min(width, 560)}px; max-width: {width}px"}
+    size = {"viewBox": f"0 0 {width} {height}", "style": f"min-width: {_least_width(width)}px; max-width: {width}px"}
     drawing = tag("svg", tag("title", words), _heads(name), *parts, role="img", class_="spacetime", **size)
     return tag("div", drawing, class_="wide")
 
@@ -83,6 +83,11 @@ def _is_wrong(event: WitnessEvent, witness: Witness) -> bool:
 def _at(place: tuple[int, int]) -> tuple[float, float]:
     column, row = place
     return _LEFT + _STEP * column, _TOP + _ROW * row
+
+
+def _least_width(width: int) -> int:
+    """A small diagram fits on a phone; a large one is scrolled before its letters are too small to read."""
+    return min(width, 280) if width <= 480 else min(int(width * 0.7), 560)
 
 
 def _lifeline(node: str, row: int, width: int) -> Markup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ordercast.report import rows
+from ordercast.verify.verdict import FAIL, CheckResult, Verdict, Witness
 from tests.unit.report.builders import bare_metrics, full_metrics
 
 
@@ -53,3 +54,13 @@ def test_every_distribution_that_was_measured_has_a_row() -> None:
 def test_columns_in_which_nobody_has_a_value_are_left_out() -> None:
     headers, cells = rows.known_columns(("run", "p50", "p99"), [("a", "—", "3"), ("b", "—", "—")])
     assert (headers, cells) == (["run", "p99"], [["a", "3"], ["b", "—"]])
+
+
+def test_what_is_not_told_is_counted_without_what_is() -> None:
+    witness = Witness("fifo", "cho", ["ann#1"], ["..."])
+    broken = CheckResult("fifo", FAIL, 10, 7, claimed=True, witnesses=[witness, witness])
+    told = CheckResult("causal", FAIL, 10, 1, claimed=True, witnesses=[witness])
+    verdict = Verdict("r", "runs/r", "vector", "causal", "topic", [broken, told], {})
+
+    assert rows.untold(verdict) == "… and 5 more of fifo"
+    assert rows.untold(Verdict("r", "runs/r", "vector", "causal", "topic", [told], {})) == ""

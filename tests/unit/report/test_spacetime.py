@@ -72,3 +72,10 @@ def test_names_of_others_cannot_become_markup() -> None:
         "fifo", "<b>", ["<i>"], ["<u>"], [event("<b>", "deliver", "<i>", 2), event("ann", "publish", "<i>", 1)], "<i>"
     )
     assert not re.search(r"<[biu]>", diagram("d", named))
+
+
+def test_a_small_diagram_fits_on_a_phone() -> None:
+    small = Witness("fifo", "cho", ["ann#1"], ["..."], LATE.events[1:4], "ann#1")
+
+    assert "min-width: 280px" in diagram("d", small)
+    assert "min-width: 280px" not in diagram("d", LATE)
