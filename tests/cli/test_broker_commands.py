@@ -213,7 +213,7 @@ def test_a_broker_with_a_damaged_log_says_where_and_starts_only_when_told_to_sal
 ) -> None:
     path = _damaged_ledger(tmp_path / "data")
     content = path.read_bytes()
-    code, _, err = ordercast("broker", "--id", "b1", "--listen", "127.0.0.1:0", "--data", "data")
+    code, _, err = ordercast("broker", "--id", "b0", "--listen", "127.0.0.1:0", "--data", "data")
     assert code == 2
     (line,) = err.splitlines()
     assert line.startswith("ordercast: data/ledger/00000001.log: damaged at byte ")
@@ -251,7 +251,7 @@ def test_one_broker_of_a_cluster_is_restarted_from_what_is_readable(ordercast: C
 def test_a_broker_that_finds_the_disk_full_when_it_starts_says_so_in_one_line(tmp_path: Path) -> None:
     limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); "
     run = "sys.argv = ['ordercast', *sys.argv[1:]]; runpy.run_module('ordercast', run_name='__main__')"
-    for bytes_left, named in ((0, "data: data/life.new"), (10, "data/ledger/00000001.log")):
+    for bytes_left, named in ((0, "data: data/owner.new"), (10, "data/ledger/00000001.log")):
         ran = subprocess.run(
             [sys.executable, "-B", "-c", limit.format(bytes_left) + run, "broker", "--id", "b0", "--listen",
              "127.0.0.1:0", "--data", "data"],

@@ -75,3 +75,17 @@ def test_a_record_of_lives_that_makes_no_sense_is_named(life: bytes, tmp_path: P
     (tmp_path / "life").write_bytes(life)
     with pytest.raises(UsageError, match=r"^data: .*life: not a number"):
         DataDirectory(tmp_path).last_life()
+
+
+def test_a_data_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
+    """Another's log would make a broker answer for a history that is not its own."""
+    data = DataDirectory(tmp_path / "b0")
+    data.claim("b0", "bank")
+    data.claim("b0", "bank")
+    with pytest.raises(
+        UsageError, match="belongs to broker 'b0' of cluster 'bank', not to broker 'b0' of cluster 'shop'"
+    ):
+        data.claim("b0", "shop")
+    with pytest.raises(UsageError, match="not to broker 'b1' of cluster 'bank'"):
+        data.claim("b1", "bank")
+    data.release()

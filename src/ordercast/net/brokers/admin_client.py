@@ -13,6 +13,7 @@ from ordercast.core.errors import UsageError
 from ordercast.net.wire.credentials import AdminKey, split_address
 
 _PATIENCE_S = 2.0
+_PATIENCE_WITH_TLS_S = 5.0
 _NO_KEY = AdminKey()
 
 
@@ -69,7 +70,7 @@ def _connection(address: str, key: AdminKey) -> http.client.HTTPConnection:
     host, port = split_address(address, "admin")
     if key.tls is None:
         return http.client.HTTPConnection(host, port, timeout=_PATIENCE_S)
-    return http.client.HTTPSConnection(host, port, timeout=_PATIENCE_S, context=key.tls.client_context())
+    return http.client.HTTPSConnection(host, port, timeout=_PATIENCE_WITH_TLS_S, context=key.tls.client_context())
 
 
 def explain(address: str, message: str, key: AdminKey = _NO_KEY) -> Any:

@@ -32,6 +32,8 @@ _EPOCH_MS = 1_767_225_600_000
 _ASKING_S = 1.0
 _READ_BYTES = 1024
 _LEFT = "left"
+_OWNER = "owner"
+_LONGEST_OWNER = 200
 _LIFE = re.compile(r"[0-9]{1,18}\n?")
 
 
@@ -57,15 +59,31 @@ class DataDirectory:
             raise UsageError(f"data: {self.path / 'life'}: not a number that a life can have")
         return int(text)
 
+    def claim(self, broker: str, cluster: str) -> None:
+        """Put on record whose directory this is; a UsageError if it is another's, whose history is none of ours."""
+        name = f"broker {broker!r} of cluster {cluster!r}"
+        try:
+            owner = (self.path / _OWNER).read_text(errors="replace").strip()
+        except FileNotFoundError:
+            self._write(_OWNER, name)
+            return
+        except OSError as error:
+            raise UsageError(f"data: {self.path / _OWNER}: {error.strerror}") from None
+        if owner != name:
+            raise UsageError(f"data: {self.path}: belongs to {owner[:_LONGEST_OWNER]}, not to {name}")
+
     def begin(self, life: int) -> None:
         """Put the life on record before anybody hears of it."""
-        unnamed = self.path / "life.new"
+        self._write("life", str(life))
+
+    def _write(self, name: str, text: str) -> None:
+        unnamed = self.path / f"{name}.new"
         try:
             with unnamed.open("w") as file:
-                file.write(f"{life}\n")
+                file.write(f"{text}\n")
                 file.flush()
                 os.fsync(file.fileno())
-            unnamed.rename(self.path / "life")
+            unnamed.rename(self.path / name)
             sync_directory(self.path)
         except OSError as error:
             raise UsageError(f"data: {unnamed}: {error.strerror}") from None

@@ -244,8 +244,9 @@ class BrokerProcess:
         """The ledger with what earlier lives have left, if this broker has a data directory."""
         if self._data is None:
             return None
-        self._data.begin(life)
         launch = self.launch
+        self._data.claim(launch.id, launch.cluster.cluster)
+        self._data.begin(life)
         self._ledger = DiskBrokerLedger(
             self._data.path, fsync=launch.cluster.fsync, disk=self._disk, salvage=launch.salvage
         )  # fmt: skip
