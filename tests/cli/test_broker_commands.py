@@ -251,7 +251,7 @@ def test_one_broker_of_a_cluster_is_restarted_from_what_is_readable(ordercast: C
 def test_a_broker_that_finds_the_disk_full_when_it_starts_says_so_in_one_line(tmp_path: Path) -> None:
     limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0})); "
     run = "sys.argv = ['ordercast', *sys.argv[1:]]; runpy.run_module('ordercast', run_name='__main__')"
-    for bytes_left, named in ((0, "data: data/owner.new"), (10, "data/ledger/00000001.log")):
+    for bytes_left, named in ((0, "data: data/owner.new"), (40, "data/ledger/00000001.log")):
         ran = subprocess.run(
             [sys.executable, "-B", "-c", limit.format(bytes_left) + run, "broker", "--id", "b0", "--listen",
              "127.0.0.1:0", "--data", "data"],
