@@ -218,6 +218,7 @@ def test_the_javascript_client_is_served() -> None:
             status, body = await ask(opened.web.address, "GET", "/ordercast.js")
             assert status == 200
             assert b"export class Ordercast" in body
+            assert len(body.splitlines()) <= 60  # A page that copies it should be able to read it.
 
     run_async(main)
 

@@ -52,6 +52,17 @@ WAITING = """(() => {
   drawTables();
   return [...document.querySelectorAll("#topics tr")].slice(1).map(row => [...row.cells].map(cell => cell.textContent));
 })()"""
+CLIENT = """(async () => {
+  const { Ordercast } = await import("/ordercast.js");
+  const bus = new Ordercast(`ws://${location.host}/socket`), got = [];
+  await bus.subscribe("orders.*", message => got.push([message.topic, message.text, message.guarantee, message.keys]));
+  const id = await bus.publish("orders.PT", "one book", { guarantee: "total", key: "shelf-7" });
+  const refused = await bus.publish("orders..PT", "x").catch(error => error.message);
+  while (!got.length) await new Promise(done => setTimeout(done, 50));
+  await bus.unsubscribe("orders.*");
+  bus.close();
+  return [got, id.includes("/orders.PT#"), refused];
+})()"""
 INK = """(() => {
   const tree = document.getElementById("tree");
   const seen = tree.getContext("2d").getImageData(0, 0, tree.width, tree.height).data;
@@ -170,5 +181,18 @@ def test_a_topic_is_shown_once_with_the_client_that_a_total_waits_for() -> None:
             await page.until(READY)
             assert await page.value(WAITING) == [["orders", "2", "7", "1", "2", "a total waits for cho"]]
             assert page.complaints == []
+
+    asyncio.run(look())
+
+
+def test_the_javascript_client_subscribes_publishes_and_says_what_is_refused() -> None:
+    async def look() -> None:
+        async with doors() as opened, tab(f"http://{opened.web.address}/") as page:
+            await page.ask("Page.setBypassCSP", enabled=True)  # The live page itself may load no other script.
+            await page.ask("Page.navigate", url=f"http://{opened.web.address}/")
+            await page.until(READY)
+            got, published, refused = await page.value(CLIENT)
+            assert (got, published) == ([["orders.PT", "one book", "total", ["shelf-7"]]], True)
+            assert "empty segment" in refused
 
     asyncio.run(look())
