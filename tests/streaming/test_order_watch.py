@@ -127,12 +127,55 @@ def test_memory_is_bounded_and_what_is_forgotten_is_counted() -> None:
     story = Story("a", "b")
     messages = [story.publish("a", "total", f"k{i}") for i in range(500)]
     story.deliver("b", *messages[::2])
-    watch = OrderWatch(messages=50, missing=10, lanes=50)
+    watch = OrderWatch(messages=50, missing=10, lanes=50, patience=0)
     watch.feed(story.rows)
     assert len(watch._known) <= 50
     assert len(watch._lanes) <= 50
-    assert all(len(line.missing) <= 10 for reader in watch._readers.values() for line in reader.lines.values())
+    lines = [line for reader in watch._topics[T].readers.values() for line in reader.lines.values()]
+    assert lines
+    assert all(len(line.missing) <= 10 for line in lines)
     assert watch.counts["forgotten"] > 400
+
+
+def test_publishers_topics_and_readers_that_come_and_go_are_forgotten() -> None:
+    watch = OrderWatch(publishers=10, topics=5, readers=3)
+    for session in range(200):
+        topic = f"t{session % 2 or session}"
+        message = f"s~{session}/{topic}#1"
+        watch.feed(
+            {
+                f"s{session}": [OnlineRow("publish", session, message, topic, ("k",), "causal")],
+                f"r{session % 7}": [OnlineRow("deliver", session, message, topic)],
+            }
+        )
+    assert len(watch._topics) <= 5
+    assert all(len(topic.publishers) <= 10 for topic in watch._topics.values())
+    assert all(len(topic.readers) <= 3 for topic in watch._topics.values())
+    assert all(reader.seen.size <= 10 for topic in watch._topics.values() for reader in topic.readers.values())
+    assert watch._past_bytes == sum(seen.past.nbytes for seen in watch._known.values())
+    assert all(watch.counts[order] == 0 for order in ("fifo", "causal", "total"))
+
+
+def test_what_is_forgotten_raises_no_alarm() -> None:
+    forgotten = 0
+    for seed in range(200):
+        story = _random_story(random.Random(seed), broken=False)
+        for limits in ({"publishers": 2}, {"readers": 2}, {"publishers": 1, "readers": 1}, {"messages": 3}):
+            watch = OrderWatch(**limits)
+            assert watch.feed(story.rows) == [], f"seed {seed}, {limits}"
+            forgotten += watch.counts["forgotten"]
+    assert forgotten > 1000
+
+
+def test_deliveries_with_keys_are_watched_for_total_order_though_no_publisher_is() -> None:
+    def delivered(*numbers: int) -> list[OnlineRow]:
+        return [OnlineRow("deliver", 0, f"a~1/{T}#{number}", T, ("k",), "total") for number in numbers]
+
+    watch = OrderWatch(patience=0)
+    messages = [OnlineRow("deliver", 0, f"{p}~1/{T}#1", T, ("k",), "total") for p in "ab"]
+    found = watch.feed({"here": messages, "there": messages[::-1], "elsewhere": delivered(2, 3)})
+
+    assert [(alarm.order, alarm.node, alarm.other) for alarm in found] == [("total", "there", "here")]
 
 
 def test_a_scope_that_it_does_not_know_is_refused() -> None:

@@ -333,14 +333,14 @@ def run_client(main: Coroutine[Any, Any, Any]) -> Any:
     """Run on the loop of the TCP runtime; what a broker refuses is one line."""
     import uvloop
 
-    with _one_line(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with one_line(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         # A client that is told to stop takes leave, so that nobody waits for it.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         return runner.run(main)
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def one_line() -> Iterator[None]:
     from ordercast.api import HistoryLost, PublishRefused, SubscribeDenied
 
     try:

@@ -38,13 +38,17 @@ _decoder = msgspec.json.Decoder(Row)
 
 
 class JournalsSource(DataSource):
-    """`format("ordercast-journals").load(RUN)`: the events of all processes that keep a journal there."""
+    """`format("ordercast-journals").load(RUN)`: the events of all processes that keep a journal there.
+
+    With the option `remove`, a journal that was read whole and is followed by a later life of its process is removed.
+    """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         if not options.get("path"):
             raise UsageError("path: the run directory whose journals are to be read is needed")
         self._directory = Path(options["path"]) / JOURNALS
+        self._remove = options.get("remove", "false") == "true"
 
     @classmethod
     def name(cls) -> str:
@@ -54,7 +58,7 @@ class JournalsSource(DataSource):
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> JournalsReader:  # noqa: N802, ARG002
-        return JournalsReader(self._directory)
+        return JournalsReader(self._directory, remove=self._remove)
 
 
 class JournalStretch(InputPartition):
@@ -68,8 +72,8 @@ class JournalStretch(InputPartition):
 class JournalsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One micro-batch after the other."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, *, remove: bool = False) -> None:
+        self._directory, self._remove = directory, remove
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
@@ -94,18 +98,46 @@ class JournalsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if stop > start.get(name, 0)
         ]
 
+    def commit(self, end: dict[str, int]) -> None:
+        if self._remove:
+            for lives in _lives(self._directory).values():
+                for path in lives[:-1]:
+                    if path.stat().st_size == end.get(path.name):
+                        path.unlink()
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, JournalStretch)
         yield rows_of(Path(partition.path), partition.start, partition.end)
 
 
 def ends_of(directory: Path, start: dict[str, int], *, most: int) -> dict[str, int]:
-    """Up to where each journal has whole lines, at most so many bytes behind its start."""
-    found = dict(start)
-    for path in directory.glob(f"*{JOURNAL_SUFFIX}"):
-        begin = start.get(path.name, 0)
-        found[path.name] = max(begin, _last_line_end(path, begin, begin + most))
+    """Up to where each journal has whole lines, at most so many bytes behind its start.
+
+    A life is read to its end before the next one of that process.
+    """
+    found: dict[str, int] = {}
+    for lives in _lives(directory).values():
+        for path in lives:
+            begin = start.get(path.name, 0)
+            found[path.name] = max(begin, _last_line_end(path, begin, begin + most))
+            if path.stat().st_size > begin + most:
+                break
     return found
+
+
+def _lives(directory: Path) -> dict[str, list[Path]]:
+    """The journals of each process, one for each of its lives, in their order."""
+    found: dict[str, list[tuple[int, Path]]] = {}
+    for path in directory.glob(f"*{JOURNAL_SUFFIX}"):
+        name, life = _told_by(path)
+        found.setdefault(name, []).append((life, path))
+    return {name: [path for _, path in sorted(lives)] for name, lives in found.items()}
+
+
+def _told_by(path: Path) -> tuple[str, int]:
+    """The process and its life."""
+    name, _, life = path.name.removesuffix(JOURNAL_SUFFIX).rpartition(".")
+    return name, int(life) if life.isdecimal() else 0
 
 
 def _last_line_end(path: Path, begin: int, limit: int) -> int:
@@ -126,7 +158,7 @@ def rows_of(path: Path, start: int, end: int) -> pa.RecordBatch:
     with path.open("rb") as file:
         file.seek(start)
         data = file.read(end - start)
-    name, _, life = path.name.removesuffix(JOURNAL_SUFFIX).rpartition(".")
+    name, life = _told_by(path)
     at, places, rows = start, [], []
     for line in data.splitlines(keepends=True):
         try:
@@ -138,7 +170,7 @@ def rows_of(path: Path, start: int, end: int) -> pa.RecordBatch:
             rows.append(row)
         at += len(line)
     columns: dict[str, Any] = {
-        "node": [name] * len(rows), "life": [int(life) if life.isdecimal() else 0] * len(rows), "at": places,
+        "node": [name] * len(rows), "life": [life] * len(rows), "at": places,
         "kind": [row.kind for row in rows], "time_ns": [row.time_ns for row in rows], "msg": [row.msg for row in rows],
         "topic": [row.topic for row in rows], "keys": [row.keys for row in rows],
         "guarantee": [row.guarantee for row in rows],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +17,15 @@ if TYPE_CHECKING:
 
 
 def start_monitor(
-    spark: SparkSession, run: Path, watch: OrderWatch, on_alarm: Callable[[Alarm], None], *, every_s: float | None
-) -> StreamingQuery:
-    """Begin to watch the journals of a run, from their beginning. `every_s` None: what is there now, and then end."""
+    spark: SparkSession, run: Path, watch: OrderWatch, on_alarm: Callable[[Alarm], None], *, every_s: float | None,
+    remove: bool = False,
+) -> StreamingQuery:  # fmt: skip
+    """Begin to watch the journals of a run, from their beginning. `every_s` None: what is there now, and then end.
+
+    `remove`: the journals are nobody else's, and those that were read are removed.
+    """
     spark.dataSource.register(JournalsSource)
-    rows = spark.readStream.format(JournalsSource.name()).load(str(run))
+    rows = spark.readStream.format(JournalsSource.name()).option("remove", str(remove).lower()).load(str(run))
     chosen = rows.where("kind IN ('publish', 'deliver', 'subscribe', 'unsubscribe', 'join', 'recover', 'leave')")
 
     def look(frame: DataFrame, _: int) -> None:
@@ -30,8 +33,8 @@ def start_monitor(
             on_alarm(alarm)
 
     # What the watch knows is in this process: a monitor that is started again reads the journals again.
-    checkpoint = tempfile.mkdtemp(prefix="ordercast-monitor-")
-    writer = chosen.writeStream.foreachBatch(look).option("checkpointLocation", checkpoint)
+    spark.conf.set("spark.sql.streaming.forceDeleteTempCheckpointLocation", "true")
+    writer = chosen.writeStream.foreachBatch(look)
     trigger = (
         writer.trigger(availableNow=True) if every_s is None else writer.trigger(processingTime=f"{every_s} seconds")
     )

@@ -98,6 +98,13 @@ class Journal:
             for message in messages
         ]
 
+    def witness_many(self, time_ns: int, messages: Iterable[Publication]) -> None:
+        """Deliveries to one who looks on, with their keys: the journals of those who published may be out of reach."""
+        self._rows += [
+            Row("deliver", time_ns, message.id, message.topic or None, message.keys or None, message.guarantee.label)
+            for message in messages
+        ]
+
     def packet(self, kind: str, time_ns: int, peer: str, packet: Packet, wire_bytes: int) -> None:
         """A send or a receive. Control packets carry no message; their info names the packet type."""
         message: Message | None = getattr(packet, packet.carries) if packet.carries else None
@@ -132,6 +139,11 @@ class Journal:
             self._rows = []
             while data:
                 data = data[os.write(self._file, data) :]
+
+    @property
+    def length(self) -> int:
+        """Bytes that were written."""
+        return os.fstat(self._file).st_size
 
     def close(self) -> None:
         if self._file >= 0:

@@ -12,8 +12,8 @@ can only hide a violation, and is counted.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ _PAST_BYTES = 1 << 28
 """What the pasts of all messages that are remembered may take."""
 
 Past = np.ndarray[Any, np.dtype[np.int64]]
+T = TypeVar("T")
 
 
 class OnlineRow(msgspec.Struct, frozen=True, array_like=True):
@@ -59,7 +60,7 @@ class Alarm(msgspec.Struct, frozen=True):
         return f"{self.order}: {self.node} delivered {self.message} after {self.overtaken_by}{elsewhere}"
 
 
-class _SeenPublication(msgspec.Struct, frozen=True):
+class _SeenPublication(msgspec.Struct):
     """A publication that was seen."""
 
     level: int
@@ -67,6 +68,8 @@ class _SeenPublication(msgspec.Struct, frozen=True):
     past: Past
     time_ns: int
     boot: str
+    of: _WatchedTopic | None = None
+    """The topic as it was known then: `past` counts its publishers."""
 
 
 class _Line(msgspec.Struct):
@@ -95,6 +98,25 @@ class _Reader:
         self.floor: Past = _NOTHING
         """By publisher: up to which number messages have come that depend on it."""
         self.floor_ids: dict[int, str] = {}
+
+    def forget_publishers(self, gone: int) -> None:
+        self.seen, self.floor = self.seen[gone:].copy(), self.floor[gone:].copy()
+        self.lines = {line - gone: came for line, came in self.lines.items() if line >= gone}
+        self.floor_ids = {line - gone: told for line, told in self.floor_ids.items() if line >= gone}
+
+
+class _WatchedTopic:
+    """The state of one topic: the numbers of those who publish there, and what each node has of it."""
+
+    def __init__(self) -> None:
+        self.publishers: dict[str, int] = {}
+        self.readers: OrderedDict[str, _Reader] = OrderedDict()
+
+    def forget_publishers(self, gone: int) -> None:
+        """Without the first of them, by when they were first seen. Whoever of them comes back is new."""
+        self.publishers = {name: line - gone for name, line in self.publishers.items() if line >= gone}
+        for reader in self.readers.values():
+            reader.forget_publishers(gone)
 
 
 class _TotalLane:
@@ -140,7 +162,7 @@ class OrderWatch:
 
     def __init__(
         self, *, messages: int = 200_000, missing: int = 1000, lanes: int = 10_000, places: int = 1000,
-        waiting: int = 100_000, patience: int = 3,
+        waiting: int = 100_000, patience: int = 3, topics: int = 10_000, publishers: int = 2000, readers: int = 10_000,
     ) -> None:  # fmt: skip
         """`messages`: publications that are remembered; `missing`: numbers of a line that have not come.
 
@@ -148,14 +170,17 @@ class OrderWatch:
 
         A delivery whose publication has not been seen waits for it, with all that its node did afterwards: for
         `patience` calls of `feed`, and `waiting` rows at most.
+
+        `topics`, and of each topic `publishers` and `readers`: so many are remembered; the longest known
+        publishers, and of the others those that nothing was heard of for longest, are forgotten first.
         """
         self._most_messages, self._most_missing = messages, missing
         self._most_lanes, self._most_places = lanes, places
         self._most_waiting, self._patience = waiting, patience
+        self._most_topics, self._most_publishers, self._most_readers = topics, publishers, readers
         self._known: OrderedDict[str, _SeenPublication] = OrderedDict()
         self._past_bytes = 0
-        self._publishers: dict[str, dict[str, int]] = {}
-        self._readers: dict[tuple[str, str], _Reader] = {}
+        self._topics: OrderedDict[str, _WatchedTopic] = OrderedDict()
         self._boots: dict[str, str] = {}
         self._lanes: OrderedDict[tuple[str, str], _TotalLane] = OrderedDict()
         self._queues: dict[str, deque[OnlineRow]] = {}
@@ -200,32 +225,62 @@ class OrderWatch:
             self._life(node, row)
         elif row.kind in ("subscribe", "unsubscribe") and row.topic and INFO_PENDING not in row.info:
             since = 0 if INFO_FROM in row.info else row.time_ns
-            self._reader(node, row.topic).begin(since if row.kind == "subscribe" else None)
+            self._reader(node, self._topic(row.topic)).begin(since if row.kind == "subscribe" else None)
 
     def _life(self, node: str, row: OnlineRow) -> None:
         if row.info.get(INFO_ORDER_SCOPE) == "key":
             raise TraceError(f"node {node}: order_scope = 'key', and the watch knows the order of sessions only")
         self._boots[node] = row.info.get(INFO_BOOT, "") or self._boots.get(node, "")
         if row.info.get(INFO_STATE) != STATE_KEPT:
-            for key in [key for key in self._readers if key[0] == node]:
-                del self._readers[key]
+            for topic in self._topics.values():
+                topic.readers.pop(node, None)
 
-    def _reader(self, node: str, topic: str) -> _Reader:
-        return self._readers.setdefault((node, topic), _Reader())
+    def _topic(self, name: str) -> _WatchedTopic:
+        return self._latest(self._topics, name, _WatchedTopic, self._most_topics)
 
-    def _line_of(self, message: str, topic: str) -> tuple[int, int]:
+    def _reader(self, node: str, topic: _WatchedTopic) -> _Reader:
+        return self._latest(topic.readers, node, _Reader, self._most_readers)
+
+    def _latest(self, known: OrderedDict[str, T], name: str, new: Callable[[], T], most: int) -> T:
+        """The one of that name, as the last one heard of; with more than `most` the first one goes."""
+        found = known.get(name)
+        if found is None:
+            found = known[name] = new()
+            if len(known) > most:
+                known.popitem(last=False)
+                self.counts["forgotten"] += 1
+        known.move_to_end(name)
+        return found
+
+    def _line_of(self, message: str, topic: _WatchedTopic) -> tuple[int, int]:
         """Which publisher of the topic, by number, and the how many-th of its messages there."""
         origin, _, number = message.rpartition("#")
-        known = self._publishers.setdefault(topic, {})
-        return known.setdefault(origin, len(known)), int(number) if number.isdecimal() else 0
+        if origin not in topic.publishers and len(topic.publishers) >= self._most_publishers:
+            self._forget_publishers(topic)
+        line = topic.publishers.setdefault(origin, len(topic.publishers))
+        return line, int(number) if number.isdecimal() else 0
+
+    def _forget_publishers(self, topic: _WatchedTopic) -> None:
+        """The older half of them. Messages that have the same past go on sharing it."""
+        gone = (len(topic.publishers) + 1) // 2
+        topic.forget_publishers(gone)
+        self.counts["forgotten"] += gone
+        shorter: dict[int, tuple[Past, Past]] = {}
+        for seen in self._known.values():
+            if seen.of is topic:
+                longer = seen.past
+                if id(longer) not in shorter:
+                    shorter[id(longer)] = longer, longer[gone:].copy()
+                seen.past = shorter[id(longer)][1]
+                self._past_bytes += seen.past.nbytes - longer.nbytes
 
     def _published(self, node: str, row: OnlineRow) -> None:
         assert row.msg is not None
-        topic = row.topic or ""
+        topic = self._topic(row.topic or "")
         reader = self._reader(node, topic)
         line, number = self._line_of(row.msg, topic)
         level, boot = _LEVELS.get(row.guarantee or "", 0), self._boots.get(node, "")
-        self._known[row.msg] = _SeenPublication(level, row.keys, reader.seen, row.time_ns, boot)
+        self._known[row.msg] = _SeenPublication(level, row.keys, reader.seen, row.time_ns, boot, topic)
         self._past_bytes += reader.seen.nbytes
         while len(self._known) > self._most_messages or self._past_bytes > _PAST_BYTES:
             self._past_bytes -= self._known.popitem(last=False)[1].past.nbytes
@@ -235,18 +290,27 @@ class OrderWatch:
     def _delivered(self, node: str, row: OnlineRow) -> Iterable[Alarm]:
         assert row.msg is not None
         self.counts["delivered"] += 1
-        topic = row.topic or ""
-        known = self._known.get(row.msg)
-        if known is None:
-            self.counts["unknown"] += 1
-            known = _SeenPublication(_LEVELS.get(row.guarantee or "", 0), (), _NOTHING, 0, "")
+        name = row.topic or ""
+        topic = self._topic(name)
+        known = self._publication(row, topic)
         reader = self._reader(node, topic)
         line, number = self._line_of(row.msg, topic)
         late = self._late(node, reader, known, line, number)
         if late is not None:
-            yield Alarm(late[0], node, topic, row.msg, late[1])
+            yield Alarm(late[0], node, name, row.msg, late[1])
         self._arrived(reader, known, line, number, row.msg)
-        yield from self._in_lanes(node, topic, row.msg, known)
+        yield from self._in_lanes(node, name, row.msg, known)
+
+    def _publication(self, row: OnlineRow, topic: _WatchedTopic) -> _SeenPublication:
+        """What was seen of it; of a publisher that nobody watches, what the delivery itself says."""
+        known = self._known.get(row.msg or "")
+        if known is None:
+            self.counts["unknown"] += 1
+            return _SeenPublication(_LEVELS.get(row.guarantee or "", 0), row.keys, _NOTHING, 0, "", topic)
+        if known.of is not topic:
+            self._past_bytes -= known.past.nbytes  # The topic was forgotten meanwhile, with the numbers of publishers.
+            known.past, known.of = _NOTHING, topic
+        return known
 
     def _late(
         self, node: str, reader: _Reader, known: _SeenPublication, line: int, number: int
