@@ -6,6 +6,7 @@ import asyncio
 import resource
 import socket
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +69,93 @@ def test_a_client_of_nats_that_asks_without_end_lets_others_have_their_turns() -
 
     run_async(main)
     assert rounds > pings / 100
+
+
+@pytest.mark.parametrize("request_line", [b"GET / HTTP/1.1", b"GET /ordercast.js HTTP/1.1", b"OPTIONS /x HTTP/1.1"])
+def test_who_asks_the_web_door_and_reads_no_answers_is_cut_off(request_line: bytes) -> None:
+    """Nobody needs a token for these: whatever they cost, any stranger can ask for it as often as it likes."""
+
+    async def main() -> None:
+        async with doors(limits={"slow_consumer_ms": 200}) as opened:
+            raw = socket.socket()
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(raw, split_address(opened.web.address))
+            line = Line(*await asyncio.open_connection(sock=raw, limit=1024))
+            line.writer.write((request_line + b"\r\nHost: 127.0.0.1\r\n\r\n") * 30_000)
+            try:
+                await until(lambda: opened.web.counters["web_connections_refused"] == 1)
+            finally:
+                line.writer.transport.abort()
+            assert opened.web.counters["web_requests"] < 20_000
+
+    run_async(main)
+
+
+def test_who_asks_the_web_door_without_end_lets_others_have_their_turns() -> None:
+    requests, rounds = 2000, 0
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    async def main() -> None:
+        async with doors() as opened:
+            line = await dial(opened.web.address)
+            counting = asyncio.create_task(count())
+            line.writer.write(b"OPTIONS / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * requests)
+            for _ in range(requests):
+                await line.until(b"\r\n\r\n")
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+            line.close()
+
+    run_async(main)
+    assert rounds >= requests
+
+
+def test_a_page_that_pings_without_end_lets_others_have_their_turns() -> None:
+    pings, rounds = 10_000, 0
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    async def main() -> None:
+        async with doors() as opened:
+            line = (await page(opened)).line
+            counting = asyncio.create_task(count())
+            line.writer.write(masked(PING, b"") * pings)
+            await line.reader.readexactly(2 * pings)
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+            line.close()
+
+    run_async(main)
+    assert rounds > pings / 100
+
+
+def test_a_history_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        limits = {"slow_consumer_bytes": 5000}
+        async with doors(tmp_path, keep=[{"filter": "kept.>"}], limits=limits) as opened:
+            where = opened.web.address
+            for _ in range(6):
+                await ask(where, "POST", "/publish/kept.x?ack=delivered", b"." * 1000)
+            assert (await ask(where, "GET", "/history/kept.x?last=3"))[0] == 200
+            for asked in ("last=6", "last=6&from=2026-01-01"):
+                status, body = await ask(where, "GET", f"/history/kept.x?{asked}")
+                assert (status, body) == (
+                    400,
+                    b"last: 6 messages take more than 5000 bytes (slow_consumer_bytes); fewer?\n",
+                )
+            assert (await ask(where, "GET", "/history/kept.x?last=00000100000000"))[0] == 400
+
+    run_async(main)
 
 
 def test_while_an_operation_takes_its_time_nothing_more_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

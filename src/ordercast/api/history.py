@@ -88,21 +88,18 @@ class History:
                 async for batch in batches:
                     yield batch
 
-    async def last(self, count: int) -> list[Publication]:
-        """The last `count` messages of all topics read, topic by topic."""
-        return [message for topic in self._topics for message in await self._last(topic, count)]
+    async def last(self, count: int, *, most_bytes: int | None = None) -> list[Publication]:
+        """The last `count` messages of all topics read, topic by topic; a UsageError if those of one take too much."""
+        return [message for topic in self._topics for message in await self._last(topic, count, most_bytes)]
 
-    async def _last(self, topic: Topic, count: int) -> Iterable[Publication]:
+    async def _last(self, topic: Topic, count: int, most_bytes: int | None) -> Iterable[Publication]:
         while True:
-            newest: deque[Publication] = deque(maxlen=count)
             try:
-                async for batch in self._read(topic, Start("last", {}, count)):
-                    newest.extend(batch)
+                async with aclosing(self._read(topic, Start("last", {}, count))) as batches:
+                    return await newest_of(batches, count, most_bytes)
             except HistoryLost as lost:
                 if lost.earliest is None:
-                    raise
-                continue  # Cleaned while it was read, and nobody was handed any of it: others are the last now.
-            return newest
+                    raise  # Else: cleaned while it was read, and nobody was handed any of it: others are the last now.
 
     async def bounds(self, timeout: float | None = 30.0) -> tuple[Position, Position]:
         """The positions between which it lies, without reading what does: where `earliest` or a time is, and the end.
@@ -172,3 +169,19 @@ def failure(topic: Topic, code: str, cut: Vector) -> Exception:
         return HistoryLost(topic, "is not kept: see [[keep]] of the cluster, or `ordercast keep`", None)
     why = "was cleaned up to a later position" if code == "cleaned" else "has lost a part that no broker has any more"
     return HistoryLost(topic, f"{why}; start='earliest' begins behind it", Position({topic: cut}))
+
+
+async def newest_of(
+    batches: AsyncIterator[Sequence[Publication]], count: int, most_bytes: int | None = None
+) -> deque[Publication]:
+    """The last so many of what is read; a UsageError if they take more memory than that."""
+    newest: deque[Publication] = deque()
+    size = 0
+    async for batch in batches:
+        newest.extend(batch)
+        size += sum([message.weight for message in batch])
+        while len(newest) > count:
+            size -= newest.popleft().weight
+        if most_bytes is not None and size > most_bytes:
+            raise UsageError(f"last: {count} messages take more than {most_bytes} bytes (slow_consumer_bytes); fewer?")
+    return newest

@@ -20,6 +20,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from importlib import resources
 
 import msgspec
@@ -27,7 +28,7 @@ import msgspec
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.doors.guests import client_for, knows_token, leave
 from ordercast.doors.web.answers import answers
-from ordercast.doors.web.events import EventStream, history_lines
+from ordercast.doors.web.events import EventStream, history_lines, send
 from ordercast.doors.web.live import LiveView
 from ordercast.doors.web.regulars import Regulars
 from ordercast.doors.web.socket import SocketSession
@@ -189,11 +190,15 @@ class WebDoor:
                 self.credentials_of(head)  # Nothing is kept for somebody whom nobody knows.
             async with asyncio.timeout(_IDLE_S):
                 body = await http.read_body(reader, head, self.settings.max_payload_bytes)
+            await asyncio.sleep(0)  # Others have their turn, however many requests are here already.
             return await self._answer(head, body, cors, reader, writer)
         except http.BadRequest as error:
-            writer.write(http.response(error.status, http.TEXT, f"{error}\n".encode(), fields=cors))
-            await writer.drain()
+            await self._send(writer, http.response(error.status, http.TEXT, f"{error}\n".encode(), fields=cors))
             return False
+
+    async def _send(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
+        """No request is looked at before the answer to the last one is on its way."""
+        await send(writer, answer, self.settings)
 
     async def _head(self, host: str, reader: asyncio.StreamReader) -> http.HttpRequest | None:
         reading = _Reading(host, self._complain)
@@ -223,15 +228,15 @@ class WebDoor:
     ) -> bool:  # fmt: skip
         if head.method == "OPTIONS":
             allowed = [("Access-Control-Allow-Headers", "Authorization"), ("Access-Control-Allow-Methods", "GET, POST")]
-            writer.write(http.response(204, http.TEXT, b"", fields=[*cors, *allowed], keep=True))
+            await self._send(writer, http.response(204, http.TEXT, b"", fields=[*cors, *allowed], keep=True))
             return True
         place, _, rest = head.path.removeprefix("/").partition("/")
         if head.method == "POST" and place == "publish" and rest:
             return await self._published(head, rest, body, cors, writer)
         if head.method == "GET" and head.path in _FILES:
             name, content_type = _FILES[head.path]
-            content = resources.files("ordercast.doors.web").joinpath(name).read_bytes()
-            writer.write(http.response(200, content_type, content, fields=[*cors, *_STRICT], keep=True))
+            answer = http.response(200, content_type, _content(name), fields=[*cors, *_STRICT], keep=True)
+            await self._send(writer, answer)
             return True
         if head.method == "GET" and place in ("live", "explain"):
             return await self._watched(head, place, cors, writer)
@@ -265,10 +270,8 @@ class WebDoor:
                 guarantee=head.asked("guarantee", default.guarantee), ack=head.asked("ack", "safe"),
                 timeout=_ACKNOWLEDGED_S, headers=_trace_context(head),
             )  # fmt: skip
-        writer.write(
-            http.response(200, http.JSON, msgspec.json.encode({"id": message}) + b"\n", fields=cors, keep=True)
-        )
-        await writer.drain()
+        told = msgspec.json.encode({"id": message}) + b"\n"
+        await self._send(writer, http.response(200, http.JSON, told, fields=cors, keep=True))
         return True
 
     async def _subscribed(self, head: http.HttpRequest, cors: _Fields, writer: asyncio.StreamWriter) -> bool:
@@ -293,19 +296,23 @@ class WebDoor:
         if what == "live":
             await self._live.stream(writer, cors)
             return False
-        told = self._live.explain(head.asked("msg"))
-        writer.write(http.response(200, http.JSON, msgspec.json.encode(told, enc_hook=str), fields=cors, keep=True))
-        await writer.drain()
+        told = msgspec.json.encode(self._live.explain(head.asked("msg")), enc_hook=str)
+        await self._send(writer, http.response(200, http.JSON, told, fields=cors, keep=True))
         return True
 
     async def _history(self, head: http.HttpRequest, topic: str, cors: _Fields, writer: asyncio.StreamWriter) -> bool:
         user, token = self.credentials_of(head)
         with answers():
             client = await self._regulars.client(user, token)
-            body = await history_lines(client, topic, head.asked("from", "earliest"), head.asked("last", "1000"))
-        writer.write(http.response(200, "application/x-ndjson", body, fields=cors, keep=True))
-        await writer.drain()
+            start, last = head.asked("from", "earliest"), head.asked("last", "1000")
+            body = await history_lines(client, topic, start, last, self.settings.slow_consumer_bytes)
+        await self._send(writer, http.response(200, "application/x-ndjson", body, fields=cors, keep=True))
         return True
+
+
+@cache
+def _content(name: str) -> bytes:
+    return resources.files("ordercast.doors.web").joinpath(name).read_bytes()
 
 
 def _first(error: BaseException) -> BaseException:

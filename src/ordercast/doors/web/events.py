@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Iterable
+from contextlib import aclosing
 
 import msgspec
 
 from ordercast.api.client import Client
 from ordercast.api.errors import HistoryLost, SessionLost
+from ordercast.api.history import newest_of
 from ordercast.api.inbox import Inbox
 from ordercast.api.starts import parsed_start
 from ordercast.core.errors import PeerError, UsageError
@@ -79,11 +81,16 @@ def _event(entry: Publication) -> bytes:
     return b"id: " + entry.id.encode() + b"\ndata: " + msgspec.json.encode(form_of(entry)) + b"\n\n"
 
 
-async def history_lines(client: Client, topic: str, start: str, last: str) -> bytes:
+async def history_lines(client: Client, topic: str, start: str, last: str, most_bytes: int) -> bytes:
     """Kept messages of a topic as lines, or the last so many of them."""
-    if not last.isascii() or not last.isdigit() or not 0 < int(last[:6]) <= _MOST_LINES:
+    number = int(last) if last.isascii() and last.isdigit() and len(last) <= len(str(_MOST_LINES)) else 0
+    if not 0 < number <= _MOST_LINES:
         raise UsageError(f"last: how many? 1 to {_MOST_LINES}")
-    lines: deque[bytes] = deque(maxlen=int(last))
-    async for entry in client.read(topic, parsed_start(start)):
-        lines.append(msgspec.json.encode(form_of(entry)) + b"\n")
+    history = client.read(topic, parsed_start(start))
+    if start == "earliest":
+        newest: Iterable[Publication] = await history.last(number, most_bytes=most_bytes)
+    else:
+        async with aclosing(history.batches()) as batches:
+            newest = await newest_of(batches, number, most_bytes)
+    lines = [msgspec.json.encode(form_of(entry)) + b"\n" for entry in newest]
     return b"".join(lines)

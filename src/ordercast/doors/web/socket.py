@@ -28,6 +28,8 @@ _SILENT_S = 60.0
 _MOST_UNDER_WAY = 1000
 """Publications of one page that wait for their acknowledgement; no more of its orders are read until one has come."""
 _ACKNOWLEDGED_S = 30.0
+_MANY = 64
+"""So many frames of a page are answered before others have their turn."""
 _HELLO_BYTES = 1 << 16
 """So much may come before the page has introduced itself."""
 
@@ -104,7 +106,9 @@ class SocketSession:
             if not data:
                 return
             unknown_bytes += len(data) if self._client is None else 0
-            for said in self._said.feed(data):
+            for count, said in enumerate(self._said.feed(data)):
+                if count % _MANY == _MANY - 1:
+                    await asyncio.sleep(0)  # Others have their turns.
                 if said.kind == websocket.CLOSE:
                     await self._close(websocket.NORMAL, "")
                     return
