@@ -37,9 +37,6 @@ SCAN_BYTES = 64
 PART_BYTES = 64
 KEY_BYTES = 96
 """What a row costs a task of the stage, at most: of those by message, by receiver and by key."""
-MESSAGE_BYTES = 160
-EDGE_BYTES = 8
-"""What a message and a step of happened-before cost each task that judges receivers, and the one that numbers them."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-ENGINES = ("auto", "local", "distributed")
 DISTRIBUTED_FROM = 20_000_000
 """From this many events on, a run is not read whole by a task on another machine: it would take gigabytes there."""
 _BYTES_AN_EVENT = 200
