@@ -23,6 +23,7 @@ from ordercast.net.brokers.cluster import start_ticks
 from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.turn_ports import address_of, lasting_door
 from ordercast.net.wire.credentials import Credentials
+from ordercast.testing import cluster
 from tests.support.certificates import make_certificate
 from tests.support.client_edge import publication
 from tests.support.commands import Command, in_process
@@ -588,3 +589,20 @@ def test_without_a_cluster_the_commands_for_admin_ports_say_how_to_name_one(orde
     for command in (("explain", "a/t#1"), ("top",), ("keep",), ("leave", "b1"), ("remove", "b1")):
         code, _, err = ordercast(*command)
         assert (code, "--admin HOST:PORT" in err) == (2, True), command
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams_are_empty_ones(closed: str, tmp_path: Path) -> None:
+    """A cron job or a supervisor may start a process without any; its sockets must not take their numbers."""
+
+    async def main() -> None:
+        async with cluster(1) as brokers:
+            for command in ("sub news --timeout 0.3", "pub news", "pub news hello"):
+                line = f"exec {sys.executable} -m ordercast {command} --broker {brokers.address} {closed}"
+                process = await asyncio.create_subprocess_shell(line, cwd=tmp_path, env=_ENVIRONMENT)
+                assert await process.wait() == 0, command
+
+    run_async(main)
+
+
+_ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
