@@ -282,6 +282,11 @@ def test_a_broker_that_joins_another_cluster_hears_its_name_and_one_that_names_i
         code, _, err = ordercast("broker", *joining)
         refusal = f"--parent: {address} refuses: looks for cluster 'ordercast', and this is 'bank'"
         assert (code, err) == (2, f"ordercast: {refusal} (cluster: --cluster or --config)\n")
+        code, _, err = ordercast("broker", "--id", "b0", *joining[2:], "--cluster", "bank")
+        assert (code, err) == (
+            2,
+            f"ordercast: --id: the broker at {address} is called 'b0' too; each broker needs its own name\n",
+        )
         told = ("--admin", "127.0.0.1:0", "--ready", "b1.json", "--cluster", "bank")
         child = as_process(tmp_path, "broker", *joining, *told)
         _await_file(tmp_path / "b1.json", child)

@@ -129,7 +129,7 @@ async def choose_life(
 async def _has_been_in_a_tree(me: Peer, address: str, credentials: Credentials) -> bool:
     """Whether the broker at `address` knows a term; true also if it cannot be told."""
     try:
-        return await _term_of(me, address, credentials) > 0
+        return (await _answer_of(me, address, credentials)).term > 0
     except ConnectionRefusedError:
         return False
     except (OSError, PeerError, asyncio.IncompleteReadError):
@@ -139,15 +139,17 @@ async def _has_been_in_a_tree(me: Peer, address: str, credentials: Credentials) 
 async def check_welcome(me: Peer, address: str, credentials: Credentials) -> None:
     """A UsageError if the broker at `address` refuses this one; nothing if nobody answers there yet."""
     try:
-        await _term_of(Peer(ASKING, me.name), address, credentials)
+        told = await _answer_of(Peer(ASKING, me.name), address, credentials)
     except PeerError as error:
         raise UsageError(f"--parent: {address} {error.reason} (cluster: --cluster or --config)") from None
     except (OSError, asyncio.IncompleteReadError):
-        pass
+        return
+    if told.name == me.name:
+        raise UsageError(f"--id: the broker at {address} is called {me.name!r} too; each broker needs its own name")
 
 
-async def _term_of(me: Peer, address: str, credentials: Credentials) -> int:
-    """The highest term that the broker at `address` knows; an error if it cannot be told."""
+async def _answer_of(me: Peer, address: str, credentials: Credentials) -> handshake.Accepted:
+    """What the broker at `address` says of itself; an error if it says nothing."""
     tls = credentials.tls
     host, port = split_address(address)
     async with asyncio.timeout(_ASKING_S):
@@ -161,8 +163,7 @@ async def _term_of(me: Peer, address: str, credentials: Credentials) -> int:
 
 async def _ask(
     me: Peer, credentials: Credentials, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
-) -> int:
-    """The highest term that the broker at the other end knows."""
+) -> handshake.Accepted:
     greetings = GreetingReader(address)
 
     async def greeting() -> handshake.Greeting:
@@ -179,4 +180,4 @@ async def _ask(
     answer = await greeting()
     handshake.accepted(me, credentials, answer, said, address)
     assert isinstance(answer, handshake.Accepted)
-    return answer.term
+    return answer
