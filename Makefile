@@ -1,6 +1,6 @@
 # Every target sets up what it needs (virtual environment, locked dependencies, Java) on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench compare swarm chaos fuzz soak engines cluster-test stream-test page-test pythons papers docs format lock setup clean
+.PHONY: help demo test check bench compare scale swarm chaos fuzz soak engines cluster-test stream-test page-test pythons papers docs format lock setup clean
 BIN := .venv/bin
 READY := .venv/.ready
 SEEDS ?= 1000
@@ -40,6 +40,9 @@ bench: $(READY) ## benchmarks, each beside a peer or a limit
 compare: $(READY) ## benchmarks of this tree and of the commit BASE in turn: is anything slower?
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-bench.lock
 	@$(BIN)/python benchmarks/before_after.py $(BASE)
+
+scale: $(READY) ## verdicts from 1 to 200 million deliveries on one core, two, and a cluster: docs/scale.csv, goes on where it was stopped
+	@nice -n 10 $(BIN)/python benchmarks/scale.py
 
 swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the kernels
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)

@@ -16,33 +16,46 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ordercast.trace.synthetic import TraceShape, write_synthetic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Watched:
-    """A command with all that it starts: its processor time, and the most memory of driver, Java and workers."""
+    """A command with all that it starts: its processor time, and the most memory of driver, Java and workers.
 
-    def __init__(self, command: list[str]) -> None:
+    `others` are leaders of sessions that work for it, each by its role: those of a cluster.
+    """
+
+    def __init__(
+        self, command: list[str], others: Mapping[int, str] | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         begun = time.perf_counter()
         self.peak_mb: dict[str, float] = defaultdict(float)
         cpu: dict[tuple[str, int], float] = {}
-        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        with (
+            tempfile.TemporaryFile() as out,
+            subprocess.Popen(command, stdout=out, env=environment, start_new_session=True) as process,
+        ):
             while process.poll() is None:
-                self._look(process.pid, cpu)
+                self._look(process.pid, others or {}, cpu)
                 time.sleep(0.1)
-            out = process.stdout.read() if process.stdout else b""
+            out.seek(0)
+            said = out.read()
         self.wall = time.perf_counter() - begun
         self.cpu_of: dict[str, float] = defaultdict(float)
         for (role, _), seconds in cpu.items():
             self.cpu_of[role] += seconds
         self.cpu = sum(cpu.values())
-        self.out = out.decode()
+        self.out = said.decode()
 
-    def _look(self, leader: int, cpu: dict[tuple[str, int], float]) -> None:
+    def _look(self, leader: int, others: Mapping[int, str], cpu: dict[tuple[str, int], float]) -> None:
         memory: dict[str, float] = defaultdict(float)
         for directory in Path("/proc").iterdir():
             try:
@@ -53,13 +66,17 @@ class Watched:
             name, _, rest = stat.partition("(")[2].rpartition(")")
             fields = rest.split()
             pid, session = int(stat.split()[0]), int(fields[3])
-            if session != leader:
+            role = others.get(session, "") if session != leader else _role(name, is_leader=pid == leader)
+            if not role:
                 continue
-            role = "java" if name == "java" else "driver" if pid == leader else "workers"
             cpu[role, pid] = (int(fields[11]) + int(fields[12])) / _TICKS
             memory[role] += resident
         for role, size in memory.items():
             self.peak_mb[role] = max(self.peak_mb[role], size)
+
+
+def _role(name: str, *, is_leader: bool) -> str:
+    return "java" if name == "java" else "driver" if is_leader else "workers"
 
 
 def main() -> None:

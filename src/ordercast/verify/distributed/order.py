@@ -18,7 +18,16 @@ from ordercast.verify.build import first_deliveries, lives_of
 from ordercast.verify.columns import BIT
 from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled
 from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS
-from ordercast.verify.distributed.wire import column, packed, schema_of, table_from, unpacked, values
+from ordercast.verify.distributed.wire import (
+    as_it_was,
+    column,
+    packed,
+    schema_of,
+    squeezed,
+    table_from,
+    unpacked,
+    values,
+)
 from ordercast.verify.duties import Duties, duties_of
 from ordercast.verify.kernels.realize import publish_order, renumbered
 from ordercast.verify.logs import Lives, Logs
@@ -83,8 +92,8 @@ class NumberedRun:
 
 
 def order(setup: Setup, _: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The messages' side of the run, cut into rows."""
-    data = _packed(numbered(setup, table).ordered)
+    """The messages' side of the run, compressed once because every part gets a copy, and cut into rows."""
+    data = squeezed(_packed(numbered(setup, table).ordered))
     for chunk, begin in enumerate(range(0, len(data), _CHUNK)):
         yield pa.RecordBatch.from_pydict({"chunk": [chunk], "data": [data[begin : begin + _CHUNK]]}, schema=ORDERED)
 
@@ -233,7 +242,7 @@ def ordered_from(table: pa.Table) -> Ordered:
     """The order put together from what `order` sent."""
     order_ = np.argsort(np.asarray(table.column("chunk").combine_chunks()), kind="stable")
     data = b"".join(table.column("data")[int(i)].as_py() for i in order_)
-    about, arrays = unpacked(data, AboutOrder)
+    about, arrays = unpacked(as_it_was(data), AboutOrder)
     duties = Duties(
         checks=about.checks,
         claimed=about.claimed,

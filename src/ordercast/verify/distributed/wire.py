@@ -41,6 +41,17 @@ def unpacked(data: bytes, type_: Any = Any) -> tuple[Any, Packed]:
     return about, arrays
 
 
+def squeezed(data: bytes) -> bytes:
+    """Bytes compressed, for what is moved more than once."""
+    return _HEAD.pack(len(data)) + pa.Codec("zstd", compression_level=1).compress(data, asbytes=True)
+
+
+def as_it_was(data: bytes) -> bytes:
+    """What `squeezed` compressed."""
+    (length,) = _HEAD.unpack_from(data)
+    return pa.Codec("zstd").decompress(memoryview(data)[_HEAD.size :], length, asbytes=True)
+
+
 def schema_of(**types: Any) -> pa.Schema:
     """Columns and their types; packed numbers are bytes."""
     return pa.schema([pa.field(name, type_) for name, type_ in types.items()])
