@@ -42,7 +42,9 @@ class Codec:
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_encoded)
         self.encode: Callable[[Packet], bytes] = self._encoder.encode
         """The packet as bytes. Not a method of ours, because it is called for every packet."""
-        self.decode_bare: Callable[[bytes | memoryview], Packet] = msgspec.msgpack.Decoder(
+        self.encode_into: Callable[[Packet, bytearray, int], None] = self._encoder.encode_into
+        """The same, into a buffer from an offset on."""
+        self.decode_bare: Callable[[bytes | bytearray | memoryview], Packet] = msgspec.msgpack.Decoder(
             union, dec_hook=_decoded
         ).decode
         """The packet in a frame, or one of NOT_DECODABLE, for loops that end with the first `malformed` one."""

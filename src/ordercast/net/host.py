@@ -32,7 +32,7 @@ from ordercast.net.tls_door import SecuringGuest
 from ordercast.net.turn_ports import TurnLedger, address_of
 from ordercast.net.wire.connection import ConnectionEnd, WireConnection
 from ordercast.net.wire.credentials import CASTING, CLIENT, NODE, Credentials
-from ordercast.net.wire.frames import OVERHEAD_BYTES, packet_frames
+from ordercast.net.wire.frames import LONG_BYTES, OVERHEAD_BYTES, Frame, framed_in_place, packet_frames
 from ordercast.net.wire.memory import keep_freed_memory
 from ordercast.net.wire.settings import WireSettings, seconds
 from ordercast.net.wire.strangers import Strangers
@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 _CROWD = 4
 """When so many times `slow_consumer_bytes` wait for all connections together, each may have a frame waiting."""
+_READ_BYTES = 1 << 18
+"""Read at a time, of what is not the rest of a long frame."""
 
 Carrier = Literal["udp", "tcp", "none"]
 """What carries casts: datagrams, connections for nothing else, or nothing at all."""
@@ -93,6 +95,7 @@ class ProcessHost:
         self.journal = JournalWriter(me.name, journal, epoch_ns)
         self.timers = Timers(self._time_out)
         self.passes_on = passes_on
+        self.read_buffer = memoryview(bytearray(_READ_BYTES))
         self._most_in_frame = settings.max_frame_bytes
         self._most_bytes = settings.max_packet_bytes
         self._build = build
@@ -106,8 +109,10 @@ class ProcessHost:
         self._dialing = Dialing(settings, credentials, housemate)
         self._heartbeat = Heartbeat(settings, self._beat)
         self._numbers = 0
-        self._frames: dict[int, tuple[Packet, bytes]] = {}
+        self._frames: dict[int, tuple[Packet, Frame]] = {}
         """Packets of this turn, by identity, and how they look on the wire."""
+        self._long_kinds: set[type[Packet]] = set()
+        """Packets of which there were long ones."""
         self._dirty: dict[WireConnection, None] = {}
         self._busy = True
         """An input is being handled, or none may be before the process begins."""
@@ -261,7 +266,7 @@ class ProcessHost:
         reason = f"{type(packet).__name__} has {size} bytes; {most} are allowed (max_packet_bytes)"
         wire.refuse(ConnectionEnd("long", reason))
 
-    def frame_of(self, packet: Packet) -> bytes:
+    def frame_of(self, packet: Packet) -> Frame:
         """The packet as it looks on the wire: made once a turn, and not at all for what was received in it."""
         known = self._frames.get(id(packet))
         if known is not None:
@@ -270,9 +275,15 @@ class ProcessHost:
         self._frames[id(packet)] = packet, frame
         return frame
 
-    def new_frame(self, packet: Packet) -> bytes:
+    def new_frame(self, packet: Packet) -> Frame:
         """The packet as it looks on the wire, for whoever keeps it."""
-        return packet_frames(self.codec.encode(packet), self._most_in_frame)
+        kind = type(packet)
+        if kind in self._long_kinds:
+            return framed_in_place(self.codec.encode_into, packet, self._most_in_frame)
+        body = self.codec.encode(packet)
+        if len(body) >= LONG_BYTES:
+            self._long_kinds.add(kind)
+        return packet_frames(body, self._most_in_frame)
 
     def has_frames(self, wire: WireConnection) -> None:
         """Frames were put into its `out`, which was empty: have them written at the end of the turn."""
@@ -293,7 +304,7 @@ class ProcessHost:
             self.counters["casts_too_long"] += 1
             self._log.bad_cast(address, f"{type(packet).__name__} has {len(frame)} bytes; {CAST_BYTES} can be cast")
             return
-        self._casts.cast(address, frame)
+        self._casts.cast(address, bytes(frame))
 
     def cast_all(self, addresses: Iterable[str], packet: Packet) -> None:
         for address in addresses:
@@ -349,7 +360,7 @@ class ProcessHost:
         else:
             self.input(self.machine.on_opened, connection.number, peer, blame=connection)
 
-    def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
+    def received(self, connection: WireConnection, packets: list[Packet], frames: list[Frame]) -> None:
         peer = connection.peer
         if peer is not None and peer.kind == CASTING:
             self.counters["casts_received"] += len(packets)

@@ -15,11 +15,14 @@ from ordercast.net.wire.frames import (
     GREETING_LIMIT,
     HEARTBEAT,
     HEARTBEAT_FRAME,
+    LONG_BYTES,
     OVERHEAD_BYTES,
     PACKET,
     PIECE,
+    Frame,
     FrameReader,
     GreetingReader,
+    framed_in_place,
     goodbye_frame,
     greeting_frame,
     packet_frame,
@@ -70,7 +73,7 @@ def test_a_large_frame_in_small_pieces_is_put_together_once() -> None:
     looked_at: list[int] = []
 
     class Watched(FrameReader):
-        def _cut(self, buffer: bytes, start: int) -> list[tuple[int, bytes]]:
+        def _cut(self, buffer: bytes, start: int) -> list[tuple[int, Frame]]:
             looked_at.append(len(buffer) - start)
             return super()._cut(buffer, start)
 
@@ -79,6 +82,84 @@ def test_a_large_frame_in_small_pieces_is_put_together_once() -> None:
     frames = [got for i in range(0, len(frame), 1000) for got in reader.feed(frame[i : i + 1000])]
     assert frames == [(PACKET, frame)]
     assert sum(looked_at) < 2 * len(frame)
+
+
+@given(
+    st.lists(st.integers(0, 3 * LONG_BYTES), max_size=6),
+    st.lists(st.integers(1, 2 * LONG_BYTES), min_size=1, max_size=20),
+    st.booleans(),
+)
+def test_long_frames_are_the_same_whether_they_are_read_into_their_place_or_fed(
+    sizes: list[int], reads: list[int], whole: bool
+) -> None:
+    sent = [packet_frame(bytes([i + 1]) * size) for i, size in enumerate(sizes)]
+    stream, reader, got = b"".join(sent), FrameReader("peer", 4 * LONG_BYTES, whole=whole), []
+    for turn in itertools.cycle(reads):
+        room = reader.room if turn % 3 else None
+        if room is not None:
+            count = min(turn, len(room), len(stream))
+            room[:count] = stream[:count]
+            new = reader.filled(count)
+        else:
+            count = turn
+            new = reader.feed(stream[:count])
+        got += [(kind, bytes(frame)) for kind, frame in new]
+        stream = stream[count:]
+        if not stream:
+            break
+    assert got == [(PACKET, frame if whole else frame[OVERHEAD_BYTES:]) for frame in sent]
+    assert reader.broken is None
+
+
+def test_a_declared_length_reserves_little_before_the_bytes_have_come() -> None:
+    reader = FrameReader("peer", 1 << 20)
+    frame = packet_frame(bytes(1 << 20))
+
+    def room() -> int:
+        return len(reader.room or b"")
+
+    assert reader.feed(frame[: len(frame) // 9]) == []
+    assert room() == 0
+    assert reader.feed(frame[len(frame) // 9 : len(frame) // 7]) == []
+    assert room() == len(frame) - len(frame) // 7
+    assert reader.feed(frame[len(frame) // 7 :]) == [(PACKET, frame)]
+    reader.feed(frame[:100])
+    assert room() == len(frame) - 100  # It has sent one as long before.
+
+
+def read(reader: FrameReader, frame: bytes) -> list[tuple[int, Frame]]:
+    """The frame, its second half read into its place."""
+    half = len(frame) // 2
+    assert reader.feed(frame[:half]) == []
+    assert reader.room is not None
+    reader.room[:] = frame[half:]
+    return reader.filled(len(frame) - half)
+
+
+def test_only_memory_that_nobody_keeps_is_read_into_again() -> None:
+    frames = [packet_frame(mark * LONG_BYTES) for mark in (b"1", b"2", b"3")]
+    frames[1] = struct.pack(">IB", LONG_BYTES + 1, PIECE) + b"2" * LONG_BYTES
+    keeps, forgets = FrameReader("peer", LONG_BYTES), FrameReader("peer", LONG_BYTES, whole=False)
+    assert [bytes(got) for frame in frames for _, got in read(keeps, frame)] == frames
+    (first,), (second,), (third,) = (read(forgets, frame) for frame in frames)
+    assert first[1] == second[1] == b"2" * LONG_BYTES  # The first is gone.
+    assert third[1] == b"3" * LONG_BYTES
+
+
+def test_a_long_frame_is_not_overwritten_by_what_comes_with_its_end() -> None:
+    one, other = packet_frame(b"1" * LONG_BYTES), packet_frame(b"2" * LONG_BYTES)
+    reader = FrameReader("peer", LONG_BYTES, whole=False)
+    assert reader.feed(one[:-9]) == []
+    assert reader.feed(one[-9:] + other[:-9]) == [(PACKET, b"1" * LONG_BYTES)]
+    assert reader.feed(other[-9:]) == [(PACKET, b"2" * LONG_BYTES)]
+
+
+def test_a_packet_encoded_in_place_is_framed_like_any_other() -> None:
+    def encode_into(packet: bytes, buffer: bytearray, offset: int) -> None:
+        buffer[offset:] = packet
+
+    for body in (b"", b"short", bytes(range(256)) * 10):
+        assert framed_in_place(encode_into, body, 1000) == packet_frames(body, 1000)
 
 
 def test_a_long_reason_is_cut() -> None:

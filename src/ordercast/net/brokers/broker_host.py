@@ -17,6 +17,7 @@ from ordercast.net.brokers.delivery_times import DeliveryTimes
 from ordercast.net.host import ProcessHost
 from ordercast.net.wire.connection import WireConnection
 from ordercast.net.wire.credentials import CLIENT
+from ordercast.net.wire.frames import Frame
 from ordercast.pubsub.client_packets import Entries
 
 _EVENTS = 500
@@ -105,7 +106,7 @@ class BrokerHost(ProcessHost):
         if self.watch is not None:
             self.watch.passed(wire, packet, came=False)
 
-    def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
+    def received(self, connection: WireConnection, packets: list[Packet], frames: list[Frame]) -> None:
         if self.watch is not None:
             for packet in packets:
                 if packet.__class__ is Entries:

@@ -18,6 +18,7 @@ from ordercast.core.messages import Packet
 from ordercast.core.process import Connection
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.wire.connection import WireConnection
+from ordercast.net.wire.frames import Frame
 
 NEVER_MET = -1
 NOBODY: Connection = 0
@@ -71,12 +72,12 @@ class Channel:
         self._settings = settings
         self._most_buffered = settings.high_water_bytes
         self._pressure_changed = pressure_changed
-        self._unacked: deque[bytes] = deque()
+        self._unacked: deque[Frame] = deque()
         self._keys: dict[Hashable, int] = {}
 
     # Sending
 
-    def push(self, frame: bytes, key: Hashable = None) -> bool:
+    def push(self, frame: Frame, key: Hashable = None) -> bool:
         """Number a packet and keep it until the peer has it; False if one with this key is on its way already."""
         if key is not None:
             if self._keys.get(key, 0) > self.acked:
@@ -149,7 +150,7 @@ class Channel:
             self._ease()
         return restarted and forgot
 
-    def resume(self, wire: WireConnection, peer_received: int) -> list[bytes]:
+    def resume(self, wire: WireConnection, peer_received: int) -> list[Frame]:
         """Go on over the new connection: the frames that the peer says it does not have."""
         if not self.acked <= peer_received <= self.sent:
             raise PeerError(self.peer, f"claims to have received {peer_received} of {self.sent} packets")

@@ -21,6 +21,7 @@ from ordercast.net.host import ProcessHost
 from ordercast.net.nodes.channel import NOBODY, Channel, ChannelAck, ChannelResume
 from ordercast.net.nodes.settings import NodeSettings
 from ordercast.net.wire.credentials import join_address
+from ordercast.net.wire.frames import Frame
 from ordercast.net.wire.settings import ns
 
 Address = tuple[str, int]
@@ -82,7 +83,7 @@ class NeighbourChannels(ProcessMachine):
         """The channel that a connection carries, and which life of the peer is at its other end."""
         self._ack_planned = False
         self._last = Packet()
-        self._last_frame = b""
+        self._last_frame: Frame = b""
 
     # What the node asks for
 

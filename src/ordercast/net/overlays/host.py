@@ -24,6 +24,7 @@ from ordercast.net.overlays.state_log import OverlayLog
 from ordercast.net.turn_ports import TurnLedger
 from ordercast.net.wire.connection import WireConnection
 from ordercast.net.wire.credentials import NODE, Credentials
+from ordercast.net.wire.frames import Frame
 from ordercast.net.wire.settings import WireSettings
 from ordercast.trace.schema import INFO_LOST, INFO_STATE, STATE_KEPT, STATE_LOST
 
@@ -186,7 +187,7 @@ class OverlayHost(ProcessHost):
         if self.journal.packets and wire is not None:
             self.journal.packet("send", self.now_ns, wire.name, packet, len(self.frame_of(packet)))
 
-    def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
+    def received(self, connection: WireConnection, packets: list[Packet], frames: list[Frame]) -> None:
         if self.journal.packets:
             now = time.monotonic_ns()
             for packet, frame in zip(packets, frames, strict=True):

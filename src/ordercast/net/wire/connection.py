@@ -22,10 +22,12 @@ from ordercast.net.wire.descriptors import takes_the_last
 from ordercast.net.wire.frames import (
     GOODBYE,
     HEARTBEAT_FRAME,
+    LONG_BYTES,
     LONGEST_REASON,
     OVERHEAD_BYTES,
     PACKET,
     PIECE,
+    Frame,
     FrameReader,
     GreetingReader,
     goodbye_frame,
@@ -36,12 +38,14 @@ from ordercast.net.wire.settings import WireSettings, ns, seconds
 
 _MUCH_BYTES = 1 << 17
 """A read that brings so much has not brought all that is there."""
+_MOST_BYTES = 1 << 20
+"""So much of long frames is read in one turn, about."""
+_LITTLE_BYTES = 1 << 12
+"""Read after a long frame, to see how long the next one is."""
 _WRITE_BUFFER_BYTES = 1 << 18
 """So much waits in the socket's buffer at most; the rest waits here, where what is urgent can still overtake it."""
 _MANY_PACKETS = 256
 """So many are handed over at a time: the turn ends before the next ones, so that others are heard, and hear of us."""
-_LONG_BYTES = 1 << 15
-"""Frames of this length are written one by one: to put them together takes longer than to write."""
 _FEW_FRAMES = 16
 """So many are written together without counting their bytes."""
 
@@ -55,6 +59,8 @@ class WireOwner(Protocol):
     codec: Codec
     passes_on: bool
     """Whether it passes packets on, and so wants the frames that they came in."""
+    read_buffer: memoryview
+    """What is read into first, from any of its connections."""
     term: Callable[[], int]
     """The highest term that the process knows, for whoever asks before it begins."""
 
@@ -64,7 +70,7 @@ class WireOwner(Protocol):
     def greeted(self, connection: WireConnection, peer: Peer) -> None:
         """The other end has proved who it is."""
 
-    def received(self, connection: WireConnection, packets: list[Packet], frames: list[bytes]) -> None:
+    def received(self, connection: WireConnection, packets: list[Packet], frames: list[Frame]) -> None:
         """Packets arrived, in order; and, if it passes them on, the frames that they came in."""
 
     def writable(self, connection: WireConnection) -> None:
@@ -99,7 +105,7 @@ class _TooLongError(PeerError):
     """A packet has more bytes than its sender may send."""
 
 
-class WireConnection(asyncio.Protocol):
+class WireConnection(asyncio.BufferedProtocol):
     """One TCP connection, from handshake to end. Dialed if it has an address, accepted otherwise."""
 
     def __init__(self, owner: WireOwner, number: int, address: str = "", to: str = "", role: str = "") -> None:
@@ -114,7 +120,7 @@ class WireConnection(asyncio.Protocol):
         """Where an accepted one comes from."""
         self.has_spoken = False
         self.peer: Peer | None = None
-        self.out: list[bytes] = []
+        self.out: list[Frame] = []
         """Frames of this turn, all until the other end is known, and what the socket does not take yet."""
         self.writable = True
         """Whether the socket takes more."""
@@ -128,10 +134,14 @@ class WireConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._greetings = GreetingReader(self.name)
         self._reader = FrameReader(self.name, owner.settings.max_frame_bytes, whole=owner.passes_on)
-        self._pieces: list[bytes] = []
+        self._unrested = 0
+        """Bytes of long frames since reading last paused."""
+        self._into: memoryview | None = None
+        """The place in a long frame that is being read into."""
+        self._pieces: list[Frame] = []
         """Frames of a packet that is not complete."""
         self._piece_bytes = 0
-        self._backlog: tuple[list[Packet], list[bytes], ConnectionEnd | None] | None = None
+        self._backlog: tuple[list[Packet], list[Frame], ConnectionEnd | None] | None = None
         """Packets that have arrived and wait for the next turn, and how the connection ends behind them."""
         self._unread: list[bytes] = []
         """What came in spite of the backlog."""
@@ -170,7 +180,30 @@ class WireConnection(asyncio.Protocol):
         elif not self.address:
             self._greet(self._asked)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Where to read into: the rest of a long frame into its place, everything else to be looked at."""
+        buffer = self._owner.read_buffer
+        self._into = None
+        if self._deaf or self._backlog is not None:
+            return buffer
+        self._into = self._reader.room
+        if self._into is not None:
+            return self._into
+        return buffer[:_LITTLE_BYTES] if self._reader.after_long else buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._into is None:
+            self._heard(bytes(self._owner.read_buffer[:nbytes]))
+            return
+        self._into = None
+        self.heard_ns = time.monotonic_ns()
+        self._take(self._reader.filled(nbytes))
+        self._unrested += nbytes
+        if self._unrested >= _MOST_BYTES:
+            self._unrested = 0
+            self._rest()
+
+    def _heard(self, data: bytes) -> None:
         if self._deaf:
             return
         self.heard_ns = time.monotonic_ns()
@@ -267,7 +300,7 @@ class WireConnection(asyncio.Protocol):
             return
         while self.out and (self.writable or self.leaving):
             chunk = self._next_chunk()
-            if len(chunk[0]) >= _LONG_BYTES:
+            if len(chunk[0]) >= LONG_BYTES:  # To put them together takes longer than to write them one by one.
                 for frame in chunk:
                     self._write(frame)
             else:
@@ -277,7 +310,7 @@ class WireConnection(asyncio.Protocol):
         elif self._unheard:
             self._hear_again()
 
-    def _next_chunk(self) -> list[bytes]:
+    def _next_chunk(self) -> list[Frame]:
         chunk = self.out
         if len(chunk) <= _FEW_FRAMES:
             self.out = []
@@ -394,13 +427,16 @@ class WireConnection(asyncio.Protocol):
     # Frames
 
     def _take_frames(self, data: bytes) -> None:
+        self._take(self._reader.feed(data))
+
+    def _take(self, arrived: list[tuple[int, Frame]]) -> None:
         packets: list[Packet] = []
-        frames: list[bytes] = []
+        frames: list[Frame] = []
         end: ConnectionEnd | None = None
         decode, pieces = self._owner.codec.decode_bare, self._pieces
         header = OVERHEAD_BYTES if self._owner.passes_on else 0
         try:
-            for kind, frame in self._reader.feed(data):
+            for kind, frame in arrived:
                 if kind == PACKET:
                     if pieces:
                         body, whole = self._complete(frame)
@@ -414,7 +450,7 @@ class WireConnection(asyncio.Protocol):
                 elif kind == PIECE:
                     self._keep_piece(frame)
                 elif kind == GOODBYE:
-                    end = ConnectionEnd("goodbye", frame[header:].decode(errors="replace"), gone=False)
+                    end = ConnectionEnd("goodbye", bytes(frame[header:]).decode(errors="replace"), gone=False)
                     break
         except _TooLongError as error:
             end = ConnectionEnd("long", error.reason)
@@ -426,7 +462,7 @@ class WireConnection(asyncio.Protocol):
             end = ConnectionEnd("garbage", self._reader.broken.reason)
         self._hand_over(packets, frames, end)
 
-    def _hand_over(self, packets: list[Packet], frames: list[bytes], end: ConnectionEnd | None) -> None:
+    def _hand_over(self, packets: list[Packet], frames: list[Frame], end: ConnectionEnd | None) -> None:
         if len(packets) > _MANY_PACKETS:
             self._backlog = packets[_MANY_PACKETS:], frames[_MANY_PACKETS:], end
             packets, frames, end = packets[:_MANY_PACKETS], frames[:_MANY_PACKETS], None
@@ -439,7 +475,7 @@ class WireConnection(asyncio.Protocol):
         else:
             self.refuse(end)
 
-    def _keep_piece(self, frame: bytes) -> None:
+    def _keep_piece(self, frame: Frame) -> None:
         assert self.peer is not None
         self._pieces.append(frame)
         self._piece_bytes += len(frame) + OVERHEAD_BYTES
@@ -447,7 +483,7 @@ class WireConnection(asyncio.Protocol):
         if self._piece_bytes > most:
             raise _TooLongError(self.name, f"sends a packet of more than {most} bytes (max_packet_bytes)")
 
-    def _complete(self, last: bytes) -> tuple[bytes, bytes]:
+    def _complete(self, last: Frame) -> tuple[bytes, bytes]:
         """The packet that came in pieces, and all its frames."""
         pieces = [*self._pieces, last]
         self._pieces.clear()
@@ -455,14 +491,14 @@ class WireConnection(asyncio.Protocol):
         header = OVERHEAD_BYTES if self._owner.passes_on else 0
         return b"".join([piece[header:] for piece in pieces]), b"".join(pieces)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: Frame) -> None:
         self._idle = False
         if self._delay is None:
             self._write_now(data)
         else:
             self._delay.do(self._write_now, data)
 
-    def _write_now(self, data: bytes) -> None:
+    def _write_now(self, data: Frame) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.write(data)

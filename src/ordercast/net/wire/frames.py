@@ -6,17 +6,21 @@
 
 A connection is first in, first out, and ends as a whole, so nothing is numbered. A packet that is longer than a frame
 may be travels as several: pieces, and a last frame that says that it is complete. Greetings, which come before anything
-is known of the other end, are simply a length and a body of at most GREETING_LIMIT bytes. A reader keeps only bytes
-that have really arrived: a declared length reserves nothing. It looks at them again only when the frame that it waits
-for can be complete.
+is known of the other end, are simply a length and a body of at most GREETING_LIMIT bytes. A reader keeps what
+has really arrived: for a declared length it reserves no more than eight times of that, or than the connection has sent
+in one frame before. It looks at the bytes again only when the frame that it waits for can be complete.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import TypeVar
 
 from ordercast.core.errors import PeerError
 from ordercast.core.wire import FRAME_PREFIX_BYTES
+
+T = TypeVar("T")
 
 PACKET = 1
 HEARTBEAT = 2
@@ -30,6 +34,14 @@ _HEADER = struct.Struct(">IB")
 OVERHEAD_BYTES = _HEADER.size
 """What a frame adds to its body."""
 LONGEST_REASON = 1000
+
+Frame = bytes | bytearray | memoryview
+"""Of a frame or its body: nobody changes it."""
+
+LONG_BYTES = 1 << 15
+"""The rest of a frame of this length is read into its place, and copied no more."""
+_AHEAD = 8
+"""So many times of what has arrived of it may be reserved for it."""
 
 GREETING_LIMIT = 1024
 _LENGTH = struct.Struct(">I")
@@ -61,6 +73,17 @@ def packet_frames(body: bytes, most_bytes: int) -> bytes:
     return b"".join([*pieces, packet_frame(body[last:])])
 
 
+def framed_in_place(encode_into: Callable[[T, bytearray, int], None], packet: T, most_bytes: int) -> Frame:
+    """The same of a packet that may be long: it is encoded behind the header, and not copied there."""
+    frame = bytearray(OVERHEAD_BYTES)
+    encode_into(packet, frame, OVERHEAD_BYTES)
+    length = len(frame) - OVERHEAD_BYTES
+    if length > most_bytes:
+        return packet_frames(bytes(frame[OVERHEAD_BYTES:]), most_bytes)
+    _HEADER.pack_into(frame, 0, length + 1, PACKET)
+    return frame
+
+
 HEARTBEAT_FRAME = _HEADER.pack(1, HEARTBEAT)
 
 
@@ -73,34 +96,88 @@ class FrameReader:
     """Cuts a stream into frames, as many at a time as have arrived."""
 
     def __init__(self, peer: str, max_body_bytes: int, *, whole: bool = True) -> None:
-        """`whole`: frames come with their header, as they can be passed on; otherwise only their bodies come."""
+        """`whole`: frames come with their header, as they can be passed on; otherwise only their bodies come.
+
+        Then nobody keeps the body of a packet either: it is valid until the next bytes come into `room`.
+        """
         self._peer = peer
         self._skip = 0 if whole else OVERHEAD_BYTES
         self._max_length = max_body_bytes + 1
         self._parts: list[bytes] = []
         self._held = 0
         self._needed = OVERHEAD_BYTES
+        self._longest = 0
+        """The longest frame that has arrived so far."""
+        self._long: memoryview | None = None
+        """A long frame of which `_held` bytes are there."""
+        self._used = memoryview(b"")
+        """The memory of a packet that nobody keeps."""
+        self.after_long = False
+        """A long frame was the last that came: the next may be long too."""
         self.broken: PeerError | None = None
         """Why the stream cannot go on; what came before the nonsense is good."""
 
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+    @property
+    def room(self) -> memoryview | None:
+        """Where the rest of a long frame belongs, if that is what comes next; `filled` says how much has come."""
+        return self._long[self._held :] if self._long is not None else None
+
+    def filled(self, count: int) -> list[tuple[int, Frame]]:
+        """So many bytes are in `room`; the frame, if it is complete."""
+        self._held += count
+        frame = self._long
+        if frame is None or self._held < len(frame):
+            return []
+        self._long = None
+        self.after_long = True
+        self._longest = max(self._longest, self._held)
+        self._held, self._needed = 0, OVERHEAD_BYTES
+        _, kind = _HEADER.unpack_from(frame)
+        if kind == PACKET and self._skip:
+            self._used = frame
+        return [(kind, frame[self._skip :])]
+
+    def feed(self, data: bytes) -> list[tuple[int, Frame]]:
         """The frames that `data` completes, each as its kind and its bytes."""
+        if self._long is not None:
+            return self._feed_long(data)
+        self.after_long = False
         if not self._parts:
             return self._cut(data, 0)
         missing = self._needed - self._held
         if len(data) < missing:
             self._parts.append(data)
             self._held += len(data)
+            self._make_room()
             return []
         if self._needed == OVERHEAD_BYTES:
             return self._cut(b"".join([*self._parts, data]), 0)
         frame = b"".join([*self._parts, memoryview(data)[:missing]])  # Long ones are put together once.
+        self._longest = max(self._longest, len(frame))
         _, kind = _HEADER.unpack_from(frame)
-        return [(kind, frame[self._skip :]), *self._cut(data, missing)]
+        return [(kind, memoryview(frame)[self._skip :]), *self._cut(data, missing)]
 
-    def _cut(self, buffer: bytes, start: int) -> list[tuple[int, bytes]]:
+    def _feed_long(self, data: bytes) -> list[tuple[int, Frame]]:
+        room = self.room
+        assert room is not None
+        count = min(len(room), len(data))
+        room[:count] = memoryview(data)[:count]
+        frames = self.filled(count)
+        self._used = memoryview(b"")  # It is looked at only after what comes behind it.
+        return frames + self._cut(data, count) if frames else []
+
+    def _make_room(self) -> None:
+        """What the rest of the frame is read into, if it is long and enough of it is there to believe in the rest."""
+        needed = self._needed
+        if needed >= LONG_BYTES and needed <= max(_AHEAD * self._held, self._longest):
+            used, self._used = self._used, memoryview(b"")
+            self._long = used if len(used) == needed else memoryview(bytearray(needed))
+            self._long[: self._held] = b"".join(self._parts)
+            self._parts = []
+
+    def _cut(self, buffer: bytes, start: int) -> list[tuple[int, Frame]]:
         size = len(buffer)
-        frames: list[tuple[int, bytes]] = []
+        frames: list[tuple[int, Frame]] = []
         skip, longest = self._skip, self._max_length
         header = _HEADER.unpack_from
         self._needed = OVERHEAD_BYTES
@@ -117,6 +194,8 @@ class FrameReader:
             start = end
         self._held = size - start
         self._parts = [buffer[start:]] if self._held else []
+        if self._needed >= LONG_BYTES:
+            self._make_room()
         return frames
 
     def _complaint(self, length: int, kind: int) -> str:
