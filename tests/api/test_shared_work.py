@@ -187,7 +187,7 @@ def test_a_member_that_was_silent_is_told_that_its_work_is_not_its_own(
             async with brokers.connect("cho") as cho:
                 other = await cho.subscribe("orders", group="workers", work=QUICK_WORK)
                 await until(lambda: other.joined)
-                monkeypatch.setattr(inbox, "_flush", lambda: None)
+                monkeypatch.setattr(inbox, "flush", lambda: None)
                 taken = await other.get(20)
                 assert (taken.payload, taken.attempt) == (b"1", 2)
                 await taken.done()

@@ -41,7 +41,7 @@ def never_stops(patch: Patch) -> None:
 
 
 MUTANTS = {
-    "begins anew": (begins_anew, "leaders", 1),
+    "begins anew": (begins_anew, "leaders", 8),
     "asks nobody": (asks_nobody, "leaders", 2),
     "never stops": (never_stops, "members", 3),
 }

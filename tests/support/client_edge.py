@@ -70,6 +70,9 @@ class HandApp:
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         self.heard.append(("watching", pattern, topics))
 
+    def kept_found(self, pattern: str, topics: tuple[Topic, ...], why_not: str) -> None:
+        self.heard.append(("kept_found", pattern, topics, why_not))
+
     def denied(self, topic: Topic, reason: str) -> None:
         self.heard.append(("denied", topic, reason))
 

@@ -20,6 +20,8 @@ from ordercast.core.messages import Guarantee, Packet
 from ordercast.pubsub.client_packets import (
     Attach,
     Entries,
+    LookFor,
+    LookNoMore,
     Resume,
     Sealed,
     StableReport,
@@ -115,7 +117,8 @@ class Liar(ClientMachine):
 
     def _watches(self, random: Random, _topic: Topic) -> list[Packet]:
         patterns = [f"w{random.randrange(5)}.*" for _ in range(20)]
-        return [*map(Watch, patterns), *map(Unwatch, patterns)]
+        looks = [LookFor(">"), LookFor("a..b"), LookNoMore("never.*"), LookFor("q.*")]
+        return [*map(Watch, patterns), *map(Unwatch, patterns), *looks]
 
     def _subscribes(self, random: Random, topic: Topic) -> list[Packet]:
         return [Subscribe(random.choice([topic, Topic("a..b"), Topic("")]), random.random() < 0.5)]

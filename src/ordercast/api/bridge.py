@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -32,6 +32,14 @@ class ConnectionEvent(msgspec.Struct, frozen=True):
     detail: str
 
 
+class KeptTold(Protocol):
+    """Port to those who want to know the kept topics of filters."""
+
+    def told(self, pattern: str, topics: tuple[Topic, ...], why_not: str) -> None: ...
+
+    def fail(self, error: Exception) -> None: ...
+
+
 class Bridge:
     """The application port of the client machine: keeps deliveries, acknowledgements and events for the library."""
 
@@ -47,6 +55,8 @@ class Bridge:
         self.reads: dict[int, PendingRead] = {}
         """What is being read of kept topics."""
         self.cuts: dict[int, PendingCut] = {}
+        self.looks: KeptTold | None = None
+        """Who wants to know the kept topics of filters, once there is a client."""
         self.broker: str | None = None
         self.failures: tuple[tuple[str, str, bool], ...] = ()
         """Why the last pass over all brokers found none."""
@@ -146,6 +156,10 @@ class Bridge:
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         self.subscriptions.watching(pattern, topics)
 
+    def kept_found(self, pattern: str, topics: tuple[Topic, ...], why_not: str) -> None:
+        if self.looks is not None:
+            self.looks.told(pattern, topics, why_not)
+
     def denied(self, topic: Topic, reason: str) -> None:
         self.subscriptions.denied(topic, reason)
         self._tell("denied", f"{topic}: {reason}")
@@ -191,6 +205,8 @@ class Bridge:
             pending.stir()
         for cut in self.cuts.values():
             cut.fail(error or ConnectionError("the client is closed"))
+        if self.looks is not None:
+            self.looks.fail(error or ConnectionError("the client is closed"))
         for waiting in self.waiting.values():
             waiting.fail(error or ConnectionError("the client is closed"))
         self._stir()

@@ -19,15 +19,16 @@ from ordercast.api.position import Position
 from ordercast.api.publishing import PublishingClient
 from ordercast.api.reading import Reading, checked
 from ordercast.api.requests import Requests
+from ordercast.api.sharing.filter_work import FilterWork
+from ordercast.api.sharing.looking import KeptLooks, Looker
 from ordercast.api.subscribing import Subscribing
-from ordercast.api.work import WorkInbox
+from ordercast.api.work import TopicWork, WorkInbox
 from ordercast.client.machine import ClientMachine
 from ordercast.client.work.leader import WorkSettings
-from ordercast.client.work.words import group_topic
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
 from ordercast.net.host import ProcessHost
-from ordercast.pubsub.filters import check_filter, check_topic
+from ordercast.pubsub.filters import check_filter, is_filter
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
@@ -45,6 +46,7 @@ class Client(PublishingClient):
         self._subscribing = Subscribing(host, machine, bridge, self._life)
         self._reading = Reading(host, machine, bridge, self._life)
         self._requests = Requests(self)
+        self._looks = bridge.looks = KeptLooks(host, machine, self._life)
         self._groups: list[WorkInbox] = []
         self.make_other: Callable[[str, int], Awaitable[Client]] = _nobody
         bridge.subscriptions.view = HandedView(self._requests.reply)
@@ -153,7 +155,9 @@ class Client(PublishingClient):
                 now. A client with a data directory that subscribed before goes on from where it was instead.
             timeout: seconds to wait for the confirmation.
             group: share the work: each message of the topic, which must be kept, is handed to one member of the group,
-                those of one key in order and one at a time. Then `start` says where a new group begins.
+                those of one key in order and one at a time. Then `start` says where a new group begins. Of a filter it
+                is the work of all kept topics that it takes in, from its beginning for a topic that begins later;
+                a key is one of a topic.
             work: how the group works; the same for all its members.
             dead_letter: the topic of what the group gives up; `dead.TOPIC.GROUP` if none is named.
             raw: hand over everything that is delivered, also what has expired, repeats an id, or is a whole batch.
@@ -164,7 +168,8 @@ class Client(PublishingClient):
         self._life.check()
         check_filter(topic)
         if group is not None:
-            return await self._share(WorkInbox(self, topic, group, work or WorkSettings(), start, dead_letter), timeout)
+            kind = FilterWork if is_filter(topic) else TopicWork
+            return await self._share(kind(self, topic, group, work or WorkSettings(), start, dead_letter), timeout)
         return await self._subscribing.open(topic, start, timeout, raw=raw)
 
     async def unsubscribe(self, subscription: str | Inbox | WorkInbox, *, timeout: float | None = 30.0) -> None:
@@ -180,10 +185,15 @@ class Client(PublishingClient):
             await self._subscribing.end(subscription, timeout)
 
     async def _share(self, inbox: WorkInbox, timeout: float | None) -> WorkInbox:
-        check_topic(inbox.pattern)
-        check_topic(group_topic(inbox.pattern, inbox.group))
         self._groups.append(inbox)
         return await inbox.open(timeout)
+
+    def look(self, pattern: str, looker: Looker) -> None:
+        """Tell somebody of the kept topics of a filter, now and later; it subscribes to none of them."""
+        self._looks.begin(pattern, looker)
+
+    def look_no_more(self, pattern: str, looker: Looker) -> None:
+        self._looks.end(pattern, looker)
 
     def spawn(self, name: str, above: int) -> Awaitable[Client]:
         """Another client with the same options under another name, in a session whose number is above this one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Self
 
 from ordercast.api.errors import ConnectError
@@ -14,7 +14,8 @@ from ordercast.api.inbox import InboxEnded
 from ordercast.api.work_leader import LeaderTask, WorkClient, bury, now_ns
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.member import WorkInHand, WorkMember
-from ordercast.client.work.words import dead_topic, encode, member_topic, orders_in, report_topic
+from ordercast.client.work.words import dead_topic, encode, group_topic, member_topic, orders_in, report_topic
+from ordercast.pubsub.filters import check_topic
 from ordercast.pubsub.publications import Publication
 
 _FLUSH_S = 0.002
@@ -28,7 +29,7 @@ class Work(Publication, frozen=True, array_like=True, gc=True):
     """A message that this member is to deal with: `done()` when it has, `retry()` when it could not."""
 
     held: WorkInHand | None = None
-    inbox: WorkInbox | None = None
+    inbox: TopicWork | None = None
 
     @property
     def attempt(self) -> int:
@@ -104,42 +105,44 @@ class Confirmation:
 class WorkInbox:
     """The work of one member of a group: `async for message in inbox`, then `message.done()`."""
 
-    def __init__(
-        self, client: WorkClient, topic: str, group: str, settings: WorkSettings, start: Any, dead: str | None
-    ) -> None:
-        self.pattern = topic
+    def __init__(self, pattern: str, group: str) -> None:
+        self.pattern = pattern
+        """The topic or filter whose work it is."""
         self.group = group
-        self._client = client
-        self._settings = settings
-        self._start = start
-        self._dead = dead or dead_topic(topic, group)
         self._loop = asyncio.get_running_loop()
-        self._member = WorkMember(client.session, settings, now_ns(self._loop))
-        self._work: deque[Work] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._unconfirmed: deque[Confirmation] = deque()
-        self._flushing = False
-        self._leading: LeaderTask | None = None
-        self._tasks: dict[asyncio.Task[None], None] = {}
         self._end: Exception | None = None
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
-    async def open(self, timeout: float | None) -> Self:
-        """Be a member of the group, as soon as its leader knows."""
-        topic = member_topic(self.pattern, self.group, self._client.client_id)
-        self._orders = await self._client.subscribe(topic, timeout=timeout)
-        self._spawn(self._read_orders())
-        self._spawn(self._beat())
-        return self
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics whose work it shares."""
+        raise NotImplementedError
 
     @property
     def joined(self) -> bool:
-        """A leader has this member in its books."""
-        return self._member.joined
+        """A leader has this member in its books; of a filter, those of all its topics."""
+        raise NotImplementedError
 
     @property
     def leads(self) -> bool:
-        """The group is led from this process."""
-        return self._leading is not None and self._leading.leads
+        """The group is led from this process; of a filter, that of a topic at least."""
+        raise NotImplementedError
+
+    async def open(self, timeout: float | None) -> Self:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Leave the group: what is not done goes to others at once."""
+        raise NotImplementedError
+
+    async def abandon(self) -> None:
+        """End without a word, as in a crash."""
+        raise NotImplementedError
+
+    def _next(self) -> Work | None:
+        """What there is to hand over now."""
+        raise NotImplementedError
 
     # Reading
 
@@ -170,6 +173,100 @@ class WorkInbox:
         except TimeoutError:
             raise TimeoutError(f"no work of {self.pattern} within {timeout:g} s") from None
 
+    async def _arrival(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError(f"two readers of one inbox ({self.pattern}): subscribe once for each")
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake_reader(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Its tasks, and the end
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        error = task.exception() if not task.cancelled() else None
+        if error is not None:
+            self._finish_all(error if isinstance(error, Exception) else ConnectError(str(error)))
+
+    def _finish_all(self, error: Exception) -> None:
+        """Nothing more comes, for that reason."""
+        if self._end is None:
+            self._end = error
+        self._wake_reader()
+
+    async def _stop_tasks(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class TopicWork(WorkInbox):
+    """The work of one topic."""
+
+    def __init__(
+        self, client: WorkClient, topic: str, group: str, settings: WorkSettings, start: Any, dead: str | None
+    ) -> None:
+        super().__init__(topic, group)
+        check_topic(group_topic(topic, group))
+        self._client = client
+        self._settings = settings
+        self._start = start
+        self._dead = dead or dead_topic(topic, group)
+        self._member = WorkMember(client.session, settings, now_ns(self._loop))
+        self.stirred: Callable[[TopicWork], None] | None = None
+        """Called when there may be work to hand over, or when it has ended."""
+        self._work: deque[Work] = deque()
+        self._unconfirmed: deque[Confirmation] = deque()
+        self._flushing = False
+        self._leading: LeaderTask | None = None
+
+    async def open(self, timeout: float | None) -> Self:
+        """Be a member of the group, as soon as its leader knows."""
+        topic = member_topic(self.pattern, self.group, self._client.client_id)
+        self._orders = await self._client.subscribe(topic, timeout=timeout)
+        self._spawn(self._read_orders())
+        self._spawn(self._beat())
+        return self
+
+    @property
+    def member(self) -> WorkMember:
+        """This member, as the group knows it."""
+        return self._member
+
+    @property
+    def ended(self) -> Exception | None:
+        """Why nothing more comes; None: it does."""
+        return self._end
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (self.pattern,)
+
+    @property
+    def joined(self) -> bool:
+        return self._member.joined
+
+    @property
+    def leads(self) -> bool:
+        return self._leading is not None and self._leading.leads
+
+    # Reading
+
+    def take(self) -> Work | None:
+        """The next piece of work, for whoever merges it with that of other topics; None: there is none now."""
+        return self._next()
+
     def _next(self) -> Work | None:
         """SHW-8: nothing while somebody else may have been given it."""
         if self._loop.time() * 1e9 >= self._member.safe_until_ns:
@@ -188,15 +285,6 @@ class WorkInbox:
             self.finish(work.held)
             return False
         return True
-
-    async def _arrival(self) -> None:
-        if self._waiter is not None:
-            raise RuntimeError(f"two readers of one inbox ({self.pattern}): subscribe once for each")
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
 
     def _hand_out(self) -> None:
         """Hand the member's work to the application, in the order in which it was given."""
@@ -217,8 +305,10 @@ class WorkInbox:
 
     def _wake(self) -> None:
         """There may be work for the reader."""
-        if self._work and self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._work:
+            self._wake_reader()
+            if self.stirred is not None:
+                self.stirred(self)
 
     def _confirm(self) -> None:
         waiting, member = self._unconfirmed, self._member
@@ -239,8 +329,12 @@ class WorkInbox:
             return lost
         if self._member.ready:
             self._hand_out()
+        if self._end is not None:  # Nobody will be told, and it may be handed to others.
+            unheard = Confirmation(self._loop, 0)
+            unheard.settle(self._end)
+            return unheard
         if not self._flushing:
-            self._flush_soon()
+            self.flush_soon()
         if not self._unconfirmed or self._unconfirmed[-1].number != number:
             self._unconfirmed.append(Confirmation(self._loop, number))
         return self._unconfirmed[-1]
@@ -255,7 +349,7 @@ class WorkInbox:
             self._spawn(self._bury(held, reason or f"given up at attempt {held.attempt}"))
             return
         self._member.tried(held)
-        self._flush_soon()
+        self.flush_soon()
         self._loop.call_later(after, self._put, held)
 
     async def _bury(self, held: WorkInHand, reason: str) -> None:
@@ -264,12 +358,13 @@ class WorkInbox:
 
     # What is said to the leader
 
-    def _flush_soon(self) -> None:
+    def flush_soon(self) -> None:
         if not self._flushing:
             self._flushing = True
-            self._loop.call_later(_FLUSH_S, self._flush)
+            self._loop.call_later(_FLUSH_S, self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Tell the leader what there is to tell, now."""
         self._flushing = False
         report = self._member.report(now_ns(self._loop))
         if report is not None and self._end is None:
@@ -284,12 +379,12 @@ class WorkInbox:
                     self._member.orders(orders, now)
             self._hand_out()
             self._confirm()
-            self._flush()
+            self.flush()
 
     async def _beat(self) -> None:
         """Be heard of; and look for a leader that is gone."""
         while True:
-            self._flush()
+            self.flush()
             now = now_ns(self._loop)
             if self._leading is not None and self._leading.over:
                 self._leading = None
@@ -304,25 +399,13 @@ class WorkInbox:
 
     # The end
 
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        error = task.exception() if not task.cancelled() else None
-        if error is not None:
-            self._finish_all(error if isinstance(error, Exception) else ConnectError(str(error)))
-
     def _finish_all(self, error: Exception) -> None:
-        if self._end is None:
-            self._end = error
+        super()._finish_all(error)
         for confirmation in self._unconfirmed:
             confirmation.settle(error)
         self._unconfirmed.clear()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self.stirred is not None:
+            self.stirred(self)
 
     async def abandon(self) -> None:
         """End without a word, as in a crash."""
@@ -333,13 +416,8 @@ class WorkInbox:
         """Leave the group: what is not done goes to others at once."""
         if self._end is None:
             self._member.leave(at_once=True)
-            self._flush()
+            self.flush()
         self._finish_all(InboxEnded(f"the membership in {self.group} has ended"))
         if self._leading is not None:
             await self._leading.stop(self._member.member)
         await self._stop_tasks()
-
-    async def _stop_tasks(self) -> None:
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -44,6 +44,10 @@ _ORDERS_BYTES = 1 << 18
 _BESIDES = 200
 
 
+class TopicNotKept(UsageError):  # noqa: N818 - What is so, not whose error it is.
+    """The work is on a topic that is not kept, or not any more."""
+
+
 class WorkClient(Protocol):
     """Port to a client, of a member or of a leader."""
 
@@ -249,7 +253,7 @@ class LeaderTask:
                 )
             except HistoryLost as lost:
                 if lost.earliest is None:
-                    raise UsageError(f"group {self._group!r}: {lost}") from None
+                    raise TopicNotKept(f"group {self._group!r}: {lost}") from None
                 cut = lost.earliest.of(self._topic)
                 leader.done.raise_to(cut)
                 continue

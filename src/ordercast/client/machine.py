@@ -16,6 +16,7 @@ from ordercast.client.deliveries import Deliveries
 from ordercast.client.history import Histories, HistoryRead, PastStart, Start
 from ordercast.client.interests import Interests
 from ordercast.client.joining import TopicJoining
+from ordercast.client.looks import Looks
 from ordercast.client.membership import LIVE, NO_KEY, Membership
 from ordercast.client.ports import ClientApp, ClientLedger, NoClientLedger, SavedClient
 from ordercast.client.replay import Replays
@@ -63,6 +64,7 @@ class ClientMachine(ProcessMachine):
         self.joining = self.make_joining()
         self.histories = self.make_histories()
         self.cuts = CutAsks(self.session)
+        self.looks = Looks(self.session)
         self.deliveries = Deliveries(self.session, self.stability, self.joining)
         self.replays = self.joining.past = self.deliveries.replays = self.make_replays()
         self.interests = Interests(self.session, self.joining, self.replays, kept.watched)
@@ -80,6 +82,7 @@ class ClientMachine(ProcessMachine):
             wire.Ping: self._ping, wire.Pong: self._pong,
             wire.Ticket: self._ticket, wire.SessionsClosed: self._sessions_closed,
             wire.KeptAt: self.histories.copies, wire.CutTold: self.cuts.told,
+            wire.KeptFound: self.looks.told,
         }  # fmt: skip
 
     def copy(
@@ -204,6 +207,13 @@ class ClientMachine(ProcessMachine):
         """Look for no more topics of the filter; the memberships that it led to stay."""
         self.interests.unwatch(pattern)
 
+    def look(self, pattern: str) -> None:
+        """ARC-K1: `app.kept_found` tells the kept topics of the filter, and each that begins; it subscribes to none."""
+        self.looks.look(pattern)
+
+    def unlook(self, pattern: str) -> None:
+        self.looks.unlook(pattern)
+
     def consumed(self, topic: Topic, count: int) -> None:
         """The application has taken the next `count` deliveries of the topic: only those are reported as stable."""
         self.deliveries.consumed(topic, count)
@@ -302,6 +312,7 @@ class ClientMachine(ProcessMachine):
         self.app.connected(self.edge.broker)
         self.histories.edge_found()
         self.cuts.edge_found()
+        self.looks.edge_found()
         self.interests.edge_found()
         self.joining.resume_all()
 

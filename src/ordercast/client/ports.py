@@ -58,6 +58,9 @@ class ClientApp(Protocol):
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         """The edge knows the filter; these topics were found and are being subscribed to."""
 
+    def kept_found(self, pattern: str, topics: tuple[Topic, ...], why_not: str) -> None:
+        """ARC-K1: kept topics of the filter, of which some may be known already; or why there never will be any."""
+
     def denied(self, topic: Topic, reason: str) -> None:
         """This client may not be a member of the topic; what waited in its outbox was refused before."""
 

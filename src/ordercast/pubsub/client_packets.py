@@ -341,6 +341,27 @@ class CutTold(Packet, frozen=True, tag=37):
     why_not: str = ""
 
 
+class LookFor(Packet, frozen=True, tag=33):
+    """ARC-K1: tell me of every kept topic that the filter takes in, now and later. It makes nobody a member."""
+
+    pattern: str
+
+
+class LookNoMore(Packet, frozen=True, tag=34):
+    pattern: str
+
+
+class KeptFound(Packet, frozen=True, tag=35):
+    """Kept topics that a filter takes in. Answers every LookFor, if need be with none, or in several pieces."""
+
+    pattern: str
+    topics: tuple[Topic, ...]
+    more: bool = False
+    """Whether another piece of the same answer follows."""
+    why_not: str = ""
+    """Why there never will be any, as the rules are now."""
+
+
 READING = (OpenHistory, ReadHistory)
 """What a broker answers on any connection, attached or not."""
 CLIENT_PACKETS: tuple[type[Packet], ...] = (
@@ -348,4 +369,5 @@ CLIENT_PACKETS: tuple[type[Packet], ...] = (
     Entries, Acks, Refused, Flow, StableReport, StableUpdate, View, Ping, Pong,
     Sealed, Ticket, Goodbye, SessionsClosed,
     AskCopies, KeptAt, OpenHistory, HistoryOpened, ReadHistory, KeptRecords, NoHistory, AskCut, CutTold,
+    LookFor, LookNoMore, KeptFound,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from ordercast.core.chance import salt
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.state import State
-from ordercast.pubsub.filters import check_filter, matches
+from ordercast.pubsub.filters import check_filter, common, matches
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 _Amount = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
@@ -118,6 +118,10 @@ class KeepBook(State):
             if matches(stamped.rule.filter, topic):
                 return None if stamped.rule.stopped else stamped.rule
         return None
+
+    def may_keep(self, pattern: str) -> bool:
+        """Whether a rule takes in some topic of the filter, be it one that nobody has ever named."""
+        return any(not one.rule.stopped and common(one.rule.filter, pattern) is not None for one in self._order)
 
     def __bool__(self) -> bool:
         return bool(self._rules)

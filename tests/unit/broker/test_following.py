@@ -58,7 +58,7 @@ def test_followers_are_told_of_topics_that_are_there_and_that_come() -> None:
 
 def test_many_filters_of_one_client_are_answered_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a look at all topics: in one turn they would keep everybody else waiting, and the root from its lease."""
-    monkeypatch.setattr("ordercast.broker.topics.watching._LOOKS", 1)
+    monkeypatch.setattr("ordercast.broker.topics.watching.LOOKS", 1)
     tree = Tree({"b1": "b0"})
     tree.member("x", "b0")
     w, patterns, edge = tree.client("w", "b1"), ["*", ">", "t", "none.*"], tree.brokers["b1"]

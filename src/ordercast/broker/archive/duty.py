@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from ordercast.broker.archive.kept import NO_TERM, KeptTopics
 from ordercast.broker.archive.topic_archive import TopicArchive
@@ -17,10 +18,21 @@ from ordercast.pubsub.topic_packets import KeepNews
 TICK = ("topics", "archive")
 
 
+class Lookers(Protocol):
+    """Port to the clients that look for kept topics."""
+
+    def learned(self, topics: Iterable[Topic]) -> None:
+        """Some broker has a history of these topics."""
+
+    def rules_changed(self) -> None:
+        """Topics that were not kept may be now."""
+
+
 class ArchiveDuty(TopicsPart):
     """Takes part in the topics that this broker keeps, and cleans their archives."""
 
-    constant = (*TopicsPart.constant, "kept", "channels")
+    constant = (*TopicsPart.constant, "kept", "channels", "lookers")
+    lookers: Lookers
 
     def __init__(self, state: TopicsState, kept: KeptTopics, channels: Channels) -> None:
         super().__init__(state)
@@ -56,9 +68,11 @@ class ArchiveDuty(TopicsPart):
         if rules and kept.files is not None:
             kept.files.keep_rules(kept.rules.everything())
         self._spread(KeepNews(rules, able, topics), source)
+        self.lookers.learned(topics)
         if not rules and not able:
             return
         if rules:
+            self.lookers.rules_changed()
             self._tell_able()
         self.look_at_all()
 

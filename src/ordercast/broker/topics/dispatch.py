@@ -42,6 +42,8 @@ def client_handlers(parts: TopicsParts) -> dict[type[Packet], Handler]:
         c.Unwatch: with_client(parts.following.unwatch),
         c.AskCopies: with_client(parts.serving.asked_for_copies),
         c.AskCut: with_client(parts.cuts.ask),
+        c.LookFor: with_client(parts.looking.look),
+        c.LookNoMore: with_client(parts.looking.unlook),
     }
 
 

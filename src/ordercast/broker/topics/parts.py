@@ -18,6 +18,7 @@ from ordercast.broker.topics.copies import Copies
 from ordercast.broker.topics.cuts import Cuts
 from ordercast.broker.topics.gaps import Gaps
 from ordercast.broker.topics.join_wave import JoinWaves
+from ordercast.broker.topics.looking import Looking
 from ordercast.broker.topics.membership.adoption import Adoption
 from ordercast.broker.topics.membership.endings import Endings
 from ordercast.broker.topics.membership.following import Following
@@ -82,6 +83,7 @@ class TopicsParts(TopicsState):
         self.watching = Watching(self, self.kept)
         self.news = RosterNews(self, self.grants, self.watching, self.orphans)
         self.news.kept_topics = self.archive
+        self.looking = self.news.lookers = self.archive.lookers = Looking(self, self.kept, self.watching)
         self.waves = self.waves_type(self, self.news)
         self.absence = Absence(self)
         self.tickets = Tickets(self)

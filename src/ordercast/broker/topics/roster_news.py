@@ -31,7 +31,7 @@ class LocalMembers(Protocol):
 
 
 class TopicsWatcher(Protocol):
-    """Port to the archive, which may have to keep a topic."""
+    """Port to the archive, which may have to keep a topic, and to clients that look for kept ones."""
 
     def learned(self, topics: Iterable[Topic]) -> None:
         """These topics have members now."""
@@ -40,9 +40,10 @@ class TopicsWatcher(Protocol):
 class RosterNews(TopicsPart):
     """Takes in and passes on changes of the roster; the only writer of the book of members."""
 
-    constant = (*TopicsPart.constant, "grants", "watching", "orphans", "ledger", "members", "kept_topics")
+    constant = (*TopicsPart.constant, "grants", "watching", "orphans", "ledger", "members", "kept_topics", "lookers")
     members: LocalMembers
     kept_topics: TopicsWatcher
+    lookers: TopicsWatcher
 
     def __init__(self, state: TopicsState, grants: Grants, watching: Watching, orphans: Orphans) -> None:
         super().__init__(state)
@@ -93,6 +94,7 @@ class RosterNews(TopicsPart):
         self.unwritten = True
         self.kept_topics.learned(found)
         self.watching.learned(found)
+        self.lookers.learned(found)
         for topic, entries in news.items():
             for member, epoch in map(parsed, entries):
                 self.members.superseded(topic, member, epoch)

@@ -161,6 +161,7 @@ class Topics(TopicsParts):
         del self.clients[client.connection]
         self.watching.lost(client)
         self.cuts.lost(client)
+        self.looking.lost(client)
         self.leaving.lost(client, gone=gone)
         self.endings.lost(client)
 
@@ -221,6 +222,7 @@ class Topics(TopicsParts):
                     told.add(topic)
                     self._evaluate(node)
         self.watching.turn_end()
+        self.looking.turn_end()
         self.news.write_down()
         self.absence.turn_end()
         self.copies.tell_reach()

@@ -14,12 +14,12 @@ from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import FENCED, TopicsFound
 from ordercast.pubsub.filters import FilterIndex, check_filter, is_following, matches
 
-_MOST_NAMES = 500
+MOST_NAMES = 500
 """Topics in one packet: with the longest of names it is half of what a connection takes."""
 
 
-_MORE = ("topics", "watch")
-_LOOKS = 10_000
+MORE = ("topics", "watch")
+LOOKS = 10_000
 """Topics that one turn looks at for filters that were confirmed; it answers at least one of these."""
 
 
@@ -43,7 +43,8 @@ class Watching(TopicsPart):
         if client.unproven or self.book.fenced(client.origin):
             return FENCED
         most = self.settings.filters_per_client
-        if len(client.patterns) >= most and pattern not in client.patterns:
+        asked = client.patterns | client.looks
+        if len(asked) >= most and pattern not in asked:
             self.wires.count("filters_refused")
             return f"{client.name} follows {most} filters, and more are not allowed (filters_per_client)"
         most = self.settings.filters_per_user
@@ -75,7 +76,7 @@ class Watching(TopicsPart):
     def turn_end(self) -> None:
         """Answer what was confirmed. Each filter is a look at all topics, so a client's many are not for one turn."""
         looks = 0
-        while self.unanswered and looks < _LOOKS:
+        while self.unanswered and looks < LOOKS:
             connection, pattern = next(iter(self.unanswered))
             del self.unanswered[connection, pattern]
             client = self.state.clients.get(connection)
@@ -83,7 +84,7 @@ class Watching(TopicsPart):
                 looks += len(self.book.joined)
                 self._answer(client, pattern)
         if self.unanswered:
-            self.wires.set_timer(_MORE, 1)
+            self.wires.set_timer(MORE, 1)
 
     def _answer(self, client: AttachedClient, pattern: str) -> None:
         """All topics of it that are there, and from now on every one that begins."""
@@ -93,8 +94,8 @@ class Watching(TopicsPart):
         if pattern in client.past:
             topics = sorted({*topics, *(topic for topic in self.kept.named if self.kept.rule_of(topic) is not None)})
         found = [topic for topic in topics if matches(pattern, topic) and client.may_subscribe(topic)]
-        for start in range(0, max(len(found), 1), _MOST_NAMES):
-            piece, more = tuple(found[start : start + _MOST_NAMES]), start + _MOST_NAMES < len(found)
+        for start in range(0, max(len(found), 1), MOST_NAMES):
+            piece, more = tuple(found[start : start + MOST_NAMES]), start + MOST_NAMES < len(found)
             self.wires.send(client.connection, TopicsFound(pattern, piece, more))
 
     def forget(self, client: AttachedClient, pattern: str) -> None:

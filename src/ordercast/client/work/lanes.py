@@ -89,15 +89,31 @@ class WorkLanes(State):
 
     # Members
 
-    def open(self, member: str, holding: Iterable[WorkUnit] = ()) -> None:
+    def open(self, member: str, holding: Iterable[WorkUnit] = (), room: int = 0) -> None:
         """A member takes work from now on; it may hold some already, which is the first of its keys."""
-        desk = self._desks[member] = Desk(self._window)
+        desk = self._desks[member] = Desk(self._limit(room))
         for unit in holding:
             self.count += 1
             self._place(desk, member, unit)
         if not desk.full:
             self._turn.append(member)
         self._serve(desk)
+
+    def _limit(self, room: int) -> int:
+        return min(room, self._window) if room > 0 else self._window
+
+    def resize(self, member: str, room: int) -> None:
+        """SHW-9: the member takes more ahead from now on, or less."""
+        desk = self._desks.get(member)
+        if desk is None or desk.window == self._limit(room):
+            return
+        full = desk.full
+        desk.window = self._limit(room)
+        if desk.full and not full:
+            self._turn.remove(member)
+        elif full and not desk.full:
+            self._turn.append(member)
+            self._serve(desk)
 
     def _place(self, desk: Desk, member: str, unit: WorkUnit) -> None:
         unit.holder = member

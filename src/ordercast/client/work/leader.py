@@ -51,6 +51,8 @@ class KnownMember(State):
         self.heard = 0
         """Of its last report."""
         self.confirmed = 0
+        self.room = 0
+        """SHW-9: units that it takes ahead; 0: the whole window."""
         self.told = -1
         """The confirmation that it was last sent."""
         self.sent_ns = -(1 << 62)
@@ -120,7 +122,7 @@ class WorkLeader(State):
             held[name].append(unit_of(self.early.pop(pair), attempt - 1))
         for name, member in self.members.items():
             if member.recorded:
-                self.lanes.open(name, held[name])
+                self.lanes.open(name, held[name], member.room)
         early, self.early, self.claims = self.early, {}, {}
         self.arrive(list(early.values()))
 
@@ -148,6 +150,9 @@ class WorkLeader(State):
         if member.reported and report.number > member.number:
             member.number = report.number  # Before that, an earlier leader may have heard what this one has not.
             self.dirty |= bool(report.done)
+        if report.room != member.room:
+            member.room = report.room
+            self.lanes.resize(report.member, report.room)
         if report.leaving:
             self._goes(report.member, begun=False)
         self._look()
@@ -159,7 +164,8 @@ class WorkLeader(State):
             return
         for older in [name for name in self.members if _replaces(report.member, name)]:
             self._goes(older, begun=True)
-        self.members[report.member] = KnownMember(self.now_ns, reported=True)
+        known = self.members[report.member] = KnownMember(self.now_ns, reported=True)
+        known.room = report.room
         self.dirty = True
 
     def _are_done(self, member: str, pairs: Sequence[PublicationId]) -> None:
@@ -240,7 +246,7 @@ class WorkLeader(State):
             if not member.recorded:
                 member.recorded = True
                 if self.ready:
-                    self.lanes.open(name)
+                    self.lanes.open(name, room=member.room)
 
     def orders(self) -> list[Orders]:
         """Orders for members that are due now: work, confirmations, and now and then that there is a leader."""

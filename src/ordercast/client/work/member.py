@@ -59,8 +59,11 @@ class WorkMember(State):
         self._tried: dict[PublicationId, int] = {}
         self._unconfirmed: deque[tuple[int, list[PublicationId]]] = deque()
         self._said_ns = -(1 << 62)
-        self._said: deque[tuple[int, int]] = deque()
-        """When reports were made that no leader has said to have."""
+        self._said: deque[tuple[int, int, int]] = deque()
+        """Reports that no leader has said to have: number, when they were made, and the room that they gave."""
+        self.room = 0
+        """SHW-9: units that the leader may send ahead; 0: the whole window."""
+        self._room_said = self._room_heard = 0
         self.safe_until_ns = -(1 << 62)
         """SHW-8: before that nobody gives this member up."""
         self._asked = False
@@ -115,6 +118,7 @@ class WorkMember(State):
         self._unconfirmed.clear()
         self._said.clear()
         self.safe_until_ns = -(1 << 62)
+        self._room_heard = 0
         self.number += 1
         self.void = self.number
         self.life += 1
@@ -130,7 +134,7 @@ class WorkMember(State):
     def _extend(self, heard: int) -> None:
         """SHW-8: a leader that has a report gives its member up no sooner than `silent_ms` after it was made."""
         while self._said and self._said[0][0] <= heard:
-            _, made_ns = self._said.popleft()
+            _, made_ns, self._room_heard = self._said.popleft()
             self.safe_until_ns = made_ns + self.settings.silent_ns - self.settings.beat_ns // 2
 
     def _take(self, assignment: WorkOrder) -> None:
@@ -209,6 +213,11 @@ class WorkMember(State):
         """It leaves, and has nothing in hand."""
         return self.leaving and not self.held
 
+    @property
+    def taken_up(self) -> int:
+        """SHW-9: units that are here, or that a leader may still send here by some report that it may have."""
+        return max(len(self.held), self.room, self._room_heard, *(room for _, _, room in self._said), 0)
+
     def wants_to_lead(self, now_ns: int) -> bool:
         """SHW-1: no leader has been heard of for too long; the first members look first.
 
@@ -233,11 +242,12 @@ class WorkMember(State):
     def report(self, now_ns: int) -> Report | None:
         """The report that is due now; None: none."""
         due = now_ns - self._said_ns >= self.settings.beat_ns
-        if not (due or self._done or self._tried or self._asked):
+        if not (due or self._done or self._tried or self._asked or self.room != self._room_said):
             return None
         self._said_ns = now_ns
         self.number += 1
-        self._said.append((self.number, now_ns))
+        self._said.append((self.number, now_ns, self.room))
+        self._room_said = self.room
         done, self._done = self._done, []
         tried, self._tried = tuple((*pair, attempt) for pair, attempt in self._tried.items()), {}
         if done:
@@ -249,5 +259,5 @@ class WorkMember(State):
             done = [pair for _, pairs in self._unconfirmed for pair in pairs]
         return Report(
             self.member, self.epoch, self.number, by_publisher(done), tried, holding,
-            fresh=not self.joined, leaving=self.finished,
+            fresh=not self.joined, leaving=self.finished, room=self.room,
         )  # fmt: skip

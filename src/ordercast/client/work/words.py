@@ -20,10 +20,11 @@ import msgspec
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.pubsub.publications import Publication, PublicationId
-from ordercast.pubsub.received import Summary
+from ordercast.pubsub.received import Summary, Vector
 
 GROUPS, WORK, DEAD = "groups", "work", "dead"
 """First parts of the topics: of what leaders write down, of what is said, and of what was given up."""
+_WILD = {"*": "(any)", ">": "(rest)"}
 Ids = dict[Origin, tuple[int, ...]]
 """Publications of the topic, by their publishers."""
 
@@ -73,6 +74,8 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     """The member has just begun, and holds nothing."""
     leaving: bool = False
     """It takes no more work, and holds nothing."""
+    room: int = 0
+    """SHW-9: so many units may be sent ahead to it; 0: the whole window."""
 
 
 class GroupProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -87,9 +90,27 @@ class GroupProgress(msgspec.Struct, frozen=True, array_like=True):
     """SHW-1: says nothing but that this leader takes over. Whoever led before stops."""
 
 
+class GroupBeginning(msgspec.Struct, frozen=True):
+    """SHW-10: where a group on a filter began. A topic that is not in it begins at its beginning."""
+
+    began: dict[Topic, Vector]
+
+
 def group_topic(topic: str, group: str) -> Topic:
     """The kept topic in which the leader of a group writes down what is done."""
     return Topic(f"{GROUPS}.{topic}.{group}")
+
+
+def beginning_topic(pattern: str, group: str) -> Topic:
+    """Where the members of a group on a filter write down where it began; to be kept."""
+    named = ".".join(_WILD.get(segment, segment) for segment in pattern.split("."))
+    return Topic(f"{GROUPS}.{named}.{group}")
+
+
+def is_groups_own(topic: str, group: str, dead: str | None) -> bool:
+    """Whether the topic is no work for the group, as groups write it, or as this one gives up work there."""
+    first = topic.partition(".")[0]
+    return first in (GROUPS, WORK) or topic == dead or (first == DEAD and topic.endswith(f".{group}"))
 
 
 def report_topic(topic: str, group: str) -> Topic:
@@ -117,6 +138,7 @@ _T = TypeVar("_T")
 _orders = msgspec.msgpack.Decoder(Orders).decode
 _report = msgspec.msgpack.Decoder(Report).decode
 _progress = msgspec.msgpack.Decoder(GroupProgress).decode
+_beginning = msgspec.msgpack.Decoder(GroupBeginning).decode
 
 
 def orders_in(payload: bytes) -> Orders | None:
@@ -130,6 +152,23 @@ def report_in(payload: bytes) -> Report | None:
 
 def progress_in(payload: bytes) -> GroupProgress | None:
     return _read(payload, _progress)
+
+
+def beginning_in(payload: bytes) -> GroupBeginning | None:
+    return _read(payload, _beginning)
+
+
+def earliest_of(beginnings: Iterable[GroupBeginning]) -> dict[Topic, Vector]:
+    """SHW-10: members that began a group together may each have written one down: what is in all of them."""
+    first, *others = beginnings
+    cuts = dict(first.began)
+    for other in others:
+        cuts = {topic: _in_both(cut, other.began[topic]) for topic, cut in cuts.items() if topic in other.began}
+    return cuts
+
+
+def _in_both(one: Vector, other: Vector) -> Vector:
+    return {origin: min(number, other[origin]) for origin, number in one.items() if origin in other}
 
 
 def _read(payload: bytes, decode: Callable[[bytes], _T]) -> _T | None:

@@ -221,6 +221,9 @@ class SimClient:
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         self.world.follows(self, pattern, topics)
 
+    def kept_found(self, pattern: str, topics: tuple[Topic, ...], why_not: str) -> None:
+        """Nothing to do: no client of a scenario looks."""
+
     def flow(self, topic: Topic, *, open_: bool) -> None:
         """Nothing to do: publications wait in the outbox."""
 

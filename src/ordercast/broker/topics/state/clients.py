@@ -44,6 +44,8 @@ class AttachedClient(State):
         """Those that the root has confirmed."""
         self.past: set[str] = set()
         """Those that take in kept topics without members too."""
+        self.looks: set[str] = set()
+        """The filters of which it wants to know the kept topics (ARC-K1)."""
         self._may_publish: dict[Topic, bool] = {}
         self._followings: dict[str, tuple[Topic, ...]] = {}
 
@@ -68,6 +70,12 @@ class AttachedClient(State):
         self.patterns.discard(pattern)
         self.answered.discard(pattern)
         self.past.discard(pattern)
+
+    def look(self, pattern: str) -> None:
+        self.looks.add(pattern)
+
+    def look_no_more(self, pattern: str) -> None:
+        self.looks.discard(pattern)
 
     def next_epoch(self) -> int:
         """Grows with every attach of the session, and with every membership that it asks for on this connection."""
