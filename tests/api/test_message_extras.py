@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import ordercast
-from ordercast.api import handing
+from ordercast.api import messages
 from ordercast.pubsub.extras import MOST_HEADER_BYTES, Extras, objection
 from ordercast.pubsub.keeping import KeepTable
 from ordercast.pubsub.publications import Publication
@@ -72,8 +72,8 @@ def test_an_expired_message_is_handed_to_nobody_and_holds_up_nobody() -> None:
 
 def test_what_expires_while_it_waits_in_an_inbox_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [Publication("a", i, "t", b"x", extras=Extras(expires_ns=i * 100)) for i in (1, 2, 3)]  # type: ignore[arg-type]
-    monkeypatch.setattr("ordercast.api.handing.time.time_ns", lambda: 200)
-    assert [entry.number for entry in handing.HandedView(print).of(entries)] == [3]
+    monkeypatch.setattr("ordercast.api.messages.time.time_ns", lambda: 200)
+    assert [entry.number for entry in messages.HandedView(print).of(entries)] == [3]
 
 
 @pytest.mark.parametrize(

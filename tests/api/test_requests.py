@@ -9,8 +9,8 @@ import pytest
 
 import ordercast
 from ordercast import blocking
-from ordercast.api import Client, Inbox, handing
-from ordercast.api.handing import DEDUP_NS, MOST_DEDUPS, Duplicates
+from ordercast.api import Client, Inbox, messages
+from ordercast.api.messages import DEDUP_NS, MOST_DEDUPS, Duplicates
 from ordercast.pubsub.extras import Extras
 from ordercast.pubsub.keeping import KeepTable
 from ordercast.pubsub.publications import Publication
@@ -175,7 +175,7 @@ def test_an_id_is_remembered_for_an_hour_of_publication_and_no_memory_is_boundle
     assert len(known.without([entry(1, "a", 5), entry(2, "a", 5 + DEDUP_NS)])) == 1
     assert len(known.without([entry(3, "a", 6 + DEDUP_NS)])) == 1
     assert known.without([entry(3, "a", 6 + DEDUP_NS)])  # Delivered again, it is no repetition of itself.
-    monkeypatch.setattr(handing, "MOST_DEDUPS", 2)
+    monkeypatch.setattr(messages, "MOST_DEDUPS", 2)
     known.without([entry(10 + i, f"id{i}") for i in range(4)])
     assert [len(known.without([entry(20 + i, f"id{i}")])) for i in (3, 2)] == [0, 0]
     assert len(known.without([entry(30, "id0")])) == 1

@@ -10,10 +10,10 @@ from typing import Any, Self, overload
 
 from ordercast.api.bridge import Bridge, ConnectionEvent
 from ordercast.api.errors import ConnectError
-from ordercast.api.handing import HandedView
 from ordercast.api.history import History
 from ordercast.api.inbox import Inbox
 from ordercast.api.ledger import SqliteLedger
+from ordercast.api.messages import HandedView
 from ordercast.api.outbox import OutboxRoom
 from ordercast.api.position import Position
 from ordercast.api.publishing import PublishingClient

@@ -17,8 +17,8 @@ import msgspec
 from ordercast.api.bridge import Bridge
 from ordercast.api.client import Client
 from ordercast.api.errors import ConnectError
-from ordercast.api.handing import Duplicates
 from ordercast.api.ledger import SqliteLedger
+from ordercast.api.messages import Duplicates
 from ordercast.api.outbox import OutboxRoom
 from ordercast.client.machine import CLIENT_CODEC, ClientMachine
 from ordercast.client.membership import LIVE

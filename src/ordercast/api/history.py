@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
 from ordercast.api.errors import HistoryLost, SubscribeDenied
-from ordercast.api.handing import unpacked
+from ordercast.api.messages import unpacked
 from ordercast.api.position import Position, start_of
 from ordercast.client.history import Start
 from ordercast.core.errors import UsageError

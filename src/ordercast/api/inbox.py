@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Self
 
 from ordercast.api.errors import ConnectError
-from ordercast.api.handing import HandedView
+from ordercast.api.messages import HandedView
 from ordercast.core.ids import Topic
 from ordercast.pubsub.filters import matches
 from ordercast.pubsub.publications import Publication

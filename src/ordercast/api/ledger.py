@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from ordercast.api.handing import Dedup
+from ordercast.api.messages import Dedup
 from ordercast.client.ports import NO_SEALS, SavedClient, SavedReplay, SavedTopic
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of, ticketed

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ordercast.api.errors import HistoryLost, SubscribeDenied
-from ordercast.api.handing import Duplicates, HandedView
 from ordercast.api.inbox import Batch, Inbox
+from ordercast.api.messages import Duplicates, HandedView
 from ordercast.core.ids import Topic
 from ordercast.pubsub.filters import allows
 from ordercast.pubsub.publications import Publication

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Self
 
 from ordercast.api.errors import ConnectError
-from ordercast.api.handing import unpacked
 from ordercast.api.inbox import InboxEnded
+from ordercast.api.messages import unpacked
 from ordercast.api.work_leader import LeaderTask, WorkClient, bury, now_ns
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.member import WorkInHand, WorkMember

@@ -12,8 +12,8 @@ from typing import Any, Protocol, cast
 from msgspec.structs import replace
 
 from ordercast.api.errors import HistoryLost, SessionLost
-from ordercast.api.handing import Duplicates
 from ordercast.api.inbox import Inbox
+from ordercast.api.messages import Duplicates
 from ordercast.api.position import Position
 from ordercast.client.work.leader import WorkLeader, WorkSettings
 from ordercast.client.work.words import (

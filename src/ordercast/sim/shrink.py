@@ -30,7 +30,7 @@ from ordercast.scenario.model import (
     Partition,
     Scenario,
 )
-from ordercast.sim.explicit import Deed, deeds_of, schedule_of
+from ordercast.sim.explicit_workload import Deed, deeds_of, schedule_of
 from ordercast.sim.pubsub.layout import lay_out
 from ordercast.sim.run import Progress
 

@@ -27,7 +27,7 @@ from ordercast.protocols.locamu.packets import Ack, Data, Notice, Whole
 from ordercast.protocols.locamu.variants import LOCAMU
 from ordercast.scenario.load import parse_scenario
 from ordercast.sim import simulate
-from ordercast.sim.explicit import deeds_of
+from ordercast.sim.explicit_workload import deeds_of
 from tests.mutants.locamu_membership_mutants import AddressesWhoIsIn, BeginsWithoutPast
 from tests.support.locamu_membership_lab import ChangingTree, content_of
 
