@@ -232,7 +232,7 @@ def _broker(node: str, address: str) -> str:
     """A name that a broker can have, at an address that can be dialled."""
     host, _, port = address.rpartition(":")
     dialled = host and host.isprintable() and " " not in host and port.isascii() and port.isdigit() and len(port) < 6
-    proper = valid_broker(node) and len(node) <= _LONGEST_NAME and len(address) <= _LONGEST_ADDRESS
+    proper = valid_broker(node) and len(address) <= _LONGEST_ADDRESS
     return "" if proper and dialled and int(port) < 1 << 16 else f"a broker {node[:40]!r} at {address[:40]!r}"
 
 

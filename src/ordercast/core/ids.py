@@ -52,6 +52,10 @@ def valid_node(name: str) -> bool:
     return bool(name) and name.isprintable() and not set(name) & {_LIFE, "#", ";", ",", " "}
 
 
+LONGEST_BROKER = 128
+
+
 def valid_broker(name: str) -> bool:
-    """The name of a broker is also that of a directory."""
-    return valid_node(name) and "/" not in name and name not in (".", "..")
+    """The name of a broker is also that of a directory; and nobody is to take it for a filter."""
+    wild = "*" in name or ">" in name
+    return valid_node(name) and len(name) <= LONGEST_BROKER and "/" not in name and not wild and name not in (".", "..")

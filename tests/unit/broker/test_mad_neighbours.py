@@ -125,6 +125,7 @@ def test_whatever_is_in_a_packet_the_broker_goes_on(kinds: tuple[type[Packet], .
         (JoinRequest(NodeId("*"), "nonsense"), r"a broker '\*' at 'nonsense'"),
         (JoinRequest(NodeId("b 9"), "127.0.0.1:7000"), "a broker 'b 9'"),
         (JoinRequest(NodeId(".."), "127.0.0.1:7000"), r"a broker '\.\.'"),
+        (JoinRequest(NodeId("*"), "127.0.0.1:7000"), r"a broker '\*'"),
         (JoinRequest(NodeId("b/9"), "127.0.0.1:7000"), "a broker 'b/9'"),
         (JoinRequest(NodeId("b9"), "127.0.0.1:70000"), "at '127.0.0.1:70000'"),
         (JoinRequest(NodeId("b9" * 100), "127.0.0.1:7000"), "a broker 'b9b9"),

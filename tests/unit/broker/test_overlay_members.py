@@ -140,6 +140,25 @@ def test_a_broker_that_leaves_hands_over_its_children_and_is_forgotten(leaver: s
         assert lab.tree()["b2"] == "b0"
 
 
+@pytest.mark.parametrize("partitions", ["excluded", "primary"])
+@pytest.mark.parametrize("after_ms", range(5, 60, 5))
+def test_a_newcomer_that_leaves_before_it_is_welcome_is_forgotten(after_ms: int, partitions: str) -> None:
+    """Whoever has asked for a place may have it without knowing: a majority would count it for ever."""
+    lab = three(partitions)
+    for node in ("b3", "b4"):  # One has to wait until the other is in.
+        lab.add(node, seeds=("b1:1",))
+        lab.world.start(node)
+    lab.run(after_ms)
+    for node in ("b3", "b4"):
+        if lab.overlay(node).counted_on:
+            lab.world.act(node, lab.overlay(node).leave)
+        else:
+            lab.world.crash(node)
+    lab.settle_members([], ["b3", "b4"])
+
+    assert all(known(lab.disks[node]).keys() <= THREE.keys() for node in THREE)
+
+
 def test_the_last_broker_leaves_at_once() -> None:
     lab = Lab({"b0": None}, BrokerSettings(partitions="excluded"))
 

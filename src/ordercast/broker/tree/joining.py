@@ -50,6 +50,8 @@ class BrokerJoining(TreePart):
         """Where those who asked are."""
         self._under_way: Change | None = None
         self._before: frozenset[NodeId] = frozenset()
+        self.has_asked = False
+        """This life has asked for a place: the others may count on it before it hears so."""
 
     # what everybody does
 
@@ -143,6 +145,7 @@ class BrokerJoining(TreePart):
         if self.state.parent is not None and self.state.leaving:
             self.wires.send(self.state.parent, LeaveRequest(self.state.node, self.state.place.address))
         elif self.state.parent is not None:
+            self.has_asked = True
             self.wires.send(self.state.parent, JoinRequest(self.state.node, self.state.place.address))
 
     def passed_on(self, line: Connection, packet: JoinRequest | LeaveRequest) -> None:
@@ -162,7 +165,8 @@ class BrokerJoining(TreePart):
         self.learn(packet.directory, but=[])
         self.state.become_member({**self.book.directory(), self.state.node: self.state.place.address})
         self.ledger.directory(self.known())
-        self.wires.cancel_timer(("join",))
+        if not self.state.leaving:
+            self.wires.cancel_timer(("join",))
 
     def leave(self) -> None:
         """Ask to be struck off; take nobody on. A root abdicates first: once struck off, no claimant would ask it."""
@@ -219,7 +223,9 @@ class BrokerJoining(TreePart):
         return self._under_way.node if self._under_way is not None else None
 
     def asked(self, node: NodeId, address: str) -> None:
-        """A join, or without an address a leave."""
+        """A join, or without an address a leave, which takes the place of a join that has not begun."""
+        if not address:
+            self._queue = [waiting for waiting in self._queue if waiting[0] != node or not waiting[1]]
         if self.state.directory.get(node, "") != address:
             if (node, address) not in self._queue:
                 self._queue.append((node, address))

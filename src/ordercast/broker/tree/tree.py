@@ -228,6 +228,11 @@ class TreeHalf(TreeState):
         """BRK-J3: leave the tree; `left` becomes true when nobody counts on this broker any more."""
         self.joining.leave()
 
+    @property
+    def counted_on(self) -> bool:
+        """Whether others may count on this broker: it is one of them, or has asked to be."""
+        return self.joining.has_asked or (self.member and len(self.directory) > 1)
+
     def ask_to_leave(self, node: NodeId) -> str:
         """BRK-J4: let this broker or another one leave; why that cannot be, or nothing."""
         if node not in self.directory:

@@ -210,8 +210,7 @@ class BrokerProcess:
 
     async def stop(self, reason: str = "the broker stops") -> None:
         """Say goodbye to everybody, and leave everything written down. Who came by a parent is struck off first."""
-        tree = self.broker.tree
-        if self.launch.joins and tree.member and len(tree.directory) > 1 and not await self.leave():
+        if self.launch.joins and self.broker.tree.counted_on and not await self.leave():
             LOG.warning("stays in the directory", extra={"facts": {"node": self.launch.id, "why": "nobody answers"}})
         await self._close_doors()
         await self.host.stop(reason)
