@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -295,11 +296,19 @@ def test_a_reader_that_has_seen_enough_changes_no_exit_code(run: Path, options: 
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        pa.ArrowMemoryError("malloc of size 8 failed"),
+        OSError(errno.ENOMEM, "mmap failed"),
+        OSError("Memory mapping file failed: Cannot allocate memory"),
+    ],
+)
 def test_memory_that_gives_out_is_not_the_fault_of_the_file(
-    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(*_args: object, **_options: object) -> None:
-        raise pa.ArrowMemoryError("malloc of size 8 failed")
+        raise error
 
     monkeypatch.setattr(pq, "read_schema", exhausted)
     code, _, err = command("verify", "--no-spark", run)

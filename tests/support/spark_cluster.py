@@ -46,6 +46,11 @@ class SparkCluster:
         self.workers = [self.add_worker() for _ in range(workers)]
         _until(lambda: all(self._registered(n) for n in range(workers)), "the workers are registered")
 
+    @property
+    def started(self) -> int:
+        """How many processes were started, the master included; worker-N is in the directory of that name."""
+        return len(self._processes)
+
     def add_worker(self) -> subprocess.Popen[bytes]:
         name = f"worker-{len(self._processes)}"
         options = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def first_line(error: Exception) -> str:
     """The first line of Arrow's complaint. That memory gave out is no fault of the file's."""
     if isinstance(error, MemoryError):
         raise error
-    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
-        raise MemoryError from None
+    if isinstance(error, OSError) and (error.errno == errno.ENOMEM or os.strerror(errno.ENOMEM) in str(error)):
+        raise MemoryError from None  # Of a mapping that failed, Arrow tells the reason in words alone.
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

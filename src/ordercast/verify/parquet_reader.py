@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from ordercast.verify.arrow import first_line
 from ordercast.verify.parquet import OUT_OF_MEMORY, Wanted, read_pieces
 
 _NOTHING = pa.schema([])
@@ -34,14 +35,19 @@ def _answer(wanted: Wanted, out: Any) -> str:
             if writer is None:
                 writer = pa.ipc.new_stream(out, piece.schema)
             writer.write_table(piece)
-    except MemoryError:
-        problem = OUT_OF_MEMORY
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - Of a damaged file anything may come, and all of it is about the file.
-        problem = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        problem = _told(error)
     (writer or pa.ipc.new_stream(out, _NOTHING)).close()
     return problem
+
+
+def _told(error: Exception) -> str:
+    try:
+        return first_line(error)
+    except MemoryError:
+        return OUT_OF_MEMORY
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ def _about(duties: Duties, scopes: Scopes, happened: DeliveryOrder, *, own: bool
         audiences=duties.audiences,
         dst_names=duties.dst_names,
         scopes=(scopes.causal, scopes.order),
-        live=happened.live,
+        live=int(happened.live),
         own=own,
         held=[check for check, bit in BIT.items() if (duties.obliges & bit).any()],
     )

@@ -18,7 +18,14 @@ from ordercast.trace.schema import INFO_DIGEST, KINDS
 from ordercast.trace.store import TraceError
 from ordercast.verify.asked import JudgeOptions
 from ordercast.verify.distributed.engine import judge
-from ordercast.verify.distributed.files import MOST_RARE, hash_of, look_at_files, look_from, scan_files
+from ordercast.verify.distributed.files import (
+    MOST_RARE,
+    hash_of,
+    look_at_files,
+    look_from,
+    plain_path,
+    scan_files,
+)
 from ordercast.verify.distributed.look import NodeLook, setup_of
 from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS, scan
 from ordercast.verify.distributed.setup import RARE, TaskCut
@@ -104,7 +111,8 @@ def naming_what_is_wrong(path: str) -> Iterator[None]:
         problem = problem_in(str(error))
         if problem is None:
             raise
-        raise TraceError(problem if problem.startswith(path) else f"{path}: {problem}") from None
+        told = plain_path(problem)
+        raise TraceError(told if told.startswith(plain_path(path)) else f"{path}: {told}") from None
 
 
 class _Seen(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,14 +32,18 @@ def events_in(run: Path) -> int:
 def on_spark(
     spark: SparkSession, label: str, inputs: list[str], do: Callable[[str], bytes]
 ) -> list[tuple[bytes, str | None]]:
-    """`do` for every input, one task each, in their order. Bad input comes back as a problem beside no result."""
+    """`do` for every input, one task each, in their order. Bad input comes back as a problem beside no result.
+
+    On a cluster the problem names the host: others may be able to read what it could not.
+    """
     numbers = spark.range(0, len(inputs), 1, len(inputs))
-    rows = run_action(spark, label, numbers.mapInArrow(_each(inputs, do), _SCHEMA).toArrow).to_pylist()
+    work = _each(inputs, do, tell_host=not (spark.conf.get("spark.master") or "").startswith("local"))
+    rows = run_action(spark, label, numbers.mapInArrow(work, _SCHEMA).toArrow).to_pylist()
     return [(row["result"] or b"", row["problem"]) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 def _each(
-    inputs: list[str], do: Callable[[str], bytes]
+    inputs: list[str], do: Callable[[str], bytes], *, tell_host: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -48,7 +53,7 @@ def _each(
                 try:
                     result = do(inputs[number])
                 except TraceError as error:
-                    problem = str(error)
+                    problem = f"{error} (on host {socket.gethostname()})" if tell_host else str(error)
                 yield pa.RecordBatch.from_pydict(
                     {
                         "id": pa.array([number], pa.int64()),
