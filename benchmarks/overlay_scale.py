@@ -154,8 +154,12 @@ def main() -> None:
     parser.add_argument("--churn", type=float, default=1.0)
     parser.add_argument("--compare", action="store_true", help="count calls, and let small networks take turns")
     given = parser.parse_args()
+    if given.processes < ORIGINS:
+        parser.error(f"--processes {given.processes}: {ORIGINS} of them publish")
     small_hops, small_s, small_delivered, _ = run(SMALL, given.seconds * 10, given.churn)
     hops, seconds, delivered, size = run(given.processes, given.seconds, given.churn)
+    if not small_delivered or not delivered:
+        parser.error(f"--seconds {given.seconds}: nothing was published in so short a time")
     limit = bare_loop(hops) / hops
     rate = hops / seconds
     print(f"{given.processes:,} processes, {DEGREE} neighbours, {delivered:,} deliveries, {hops:,} hops")
