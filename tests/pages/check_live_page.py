@@ -38,7 +38,8 @@ TOLD = """(() => {
   log("b2", [2, 1000, "repair_start", {lost: "b0", why: "down"}]);
   log("b1", [3, 3000, "repair_end", {phase: "synchronised", topics: "4", received: "110", ms: "1937.4"}]);
   log("b1", [4, 500, "something", {new: "yes"}]);
-  return [...document.getElementById("log").children].slice(-4).map(line => line.textContent.replace(/^.*?[AP]M /, ""));
+  log("b0", [5, 400, "repair_start", {lost: "b0", why: "lease"}]);
+  return [...document.getElementById("log").children].slice(-5).map(line => line.textContent.replace(/^.*?[AP]M /, ""));
 })()"""
 WAITING = """(() => {
   const roster = ["ann~1", "cho~1"];
@@ -167,6 +168,7 @@ def test_the_page_tells_what_happened_in_words_and_in_the_order_in_which_it_happ
                 "b2 is the new root after 721 ms",
                 "b2 has lost b0 (down) and looks for a new place in the tree",
                 "b1 something new yes",
+                "b0 may not be the root any longer (lease)",
             ]
             assert page.complaints == []
 
@@ -179,7 +181,7 @@ def test_a_topic_is_shown_once_with_the_client_that_a_total_waits_for() -> None:
     async def look() -> None:
         async with doors() as opened, tab(f"http://{opened.web.address}/") as page:
             await page.until(READY)
-            assert await page.value(WAITING) == [["orders", "2", "7", "1", "2", "a total waits for cho"]]
+            assert await page.value(WAITING) == [["ordersa total waits for cho", "2", "7", "1", "2"]]
             assert page.complaints == []
 
     asyncio.run(look())

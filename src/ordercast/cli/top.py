@@ -73,7 +73,7 @@ def _looks(known: Admins, every: float, count: int) -> Iterator[tuple[Table, Tab
 def _brokers(told: Mapping[str, Any], before: Mapping[str, tuple[float, int]], now: float) -> Table:
     from rich.table import Table
 
-    table = Table("broker", "role", "parent", "clients", "published/s", "not stable", "held", "longest queue")
+    table = Table("broker", "role", "parent", "clients", "published/s", "on their way", "held back", "longest queue")
     for name, status in told.items():
         if status is None:
             table.add_row(name, "[red]does not answer[/red]", *[""] * 6)
@@ -100,7 +100,7 @@ def _topics(told: Mapping[str, Any]) -> Table:
     """The busiest of all brokers, each as the root knows it, or else whoever does."""
     from rich.table import Table
 
-    table = Table("topic", "members", "not stable", "totals pending", "held", "publishers")
+    table = Table("topic", "members", "on their way", "totals waiting", "held back", "publishers")
     known: dict[str, Any] = {}
     for status in filter(None, told.values()):
         for topic, one in status["topics"].items():
