@@ -21,7 +21,7 @@ from ordercast.cli.brokering import (
 from ordercast.cli.options import console
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Column, Table
 
 _BUSIEST = 12
 
@@ -73,7 +73,9 @@ def _looks(known: Admins, every: float, count: int) -> Iterator[tuple[Table, Tab
 def _brokers(told: Mapping[str, Any], before: Mapping[str, tuple[float, int]], now: float) -> Table:
     from rich.table import Table
 
-    table = Table("broker", "role", "parent", "clients", "published/s", "on their way", "held back", "longest queue")
+    table = Table(
+        _name("broker"), "role", "parent", "clients", "published/s", "on their way", "held back", "longest queue"
+    )
     for name, status in told.items():
         if status is None:
             table.add_row(name, "[red]does not answer[/red]", *[""] * 6)
@@ -82,11 +84,18 @@ def _brokers(told: Mapping[str, Any], before: Mapping[str, tuple[float, int]], n
         slowest = max(wires, key=lambda wire: wire["queued_bytes"], default=None)
         queue = f"{slowest['queued_bytes']:,} for {slowest['peer']}" if slowest and slowest["queued_bytes"] else ""
         table.add_row(
-            name, status["problem"] or tree["role"], tree["parent"] or "",
+            status["id"], status["problem"] or tree["role"], tree["parent"] or "",
             str(sum(wire["kind"] == "client" for wire in wires)), _rate(status, before.get(name), now),
             f"{totals['log']:,}", f"{totals['held']:,}", queue,
         )  # fmt: skip
     return table
+
+
+def _name(header: str) -> Column:
+    """The column that is shortened last where the terminal is narrow."""
+    from rich.table import Column
+
+    return Column(header, no_wrap=True)
 
 
 def _rate(status: Mapping[str, Any], before: tuple[float, int] | None, now: float) -> str:
@@ -100,7 +109,7 @@ def _topics(told: Mapping[str, Any]) -> Table:
     """The busiest of all brokers, each as the root knows it, or else whoever does."""
     from rich.table import Table
 
-    table = Table("topic", "members", "on their way", "totals waiting", "held back", "publishers")
+    table = Table(_name("topic"), "members", "on their way", "totals waiting", "held back", "publishers")
     known: dict[str, Any] = {}
     for status in filter(None, told.values()):
         for topic, one in status["topics"].items():
