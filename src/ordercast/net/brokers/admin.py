@@ -29,8 +29,10 @@ from ordercast.net.brokers.broker_host import BrokerHost
 from ordercast.net.brokers.exposition import exposition
 from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.net.host import ProcessHost
+from ordercast.net.tls_door import TlsDoor
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import AdminKey, is_loopback, split_address
+from ordercast.net.wire.strangers import Strangers
 from ordercast.pubsub.keeping import KeepRule, KeepTable
 
 _PATIENCE_S = 5.0
@@ -94,7 +96,7 @@ class Admin:
         self._ledger = ledger
         self._token = key.token
         self._context = key.tls.server_context() if key.tls is not None else None
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsDoor | None = None
         self._busy: dict[asyncio.Task[None], None] = {}
         """Requests that are being read or answered, the oldest first."""
 
@@ -106,7 +108,14 @@ class Admin:
         except UsageError as error:
             raise UsageError(f"admin: {str(error).removeprefix('listen: ')}") from None
         self.address = address_of(door)
-        self._server = await asyncio.start_server(self._serve, sock=door, limit=http.LONGEST_HEAD)
+        if self._context is not None:
+            settings = self._host.settings
+            self._server = TlsDoor(door, self._context, settings, Strangers(settings), self._accepted, lambda *_: None)
+        else:
+            self._server = await asyncio.start_server(self._serve, sock=door, limit=http.LONGEST_HEAD)
+
+    def _accepted(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=http.LONGEST_HEAD), self._serve)
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -218,8 +227,6 @@ class Admin:
             next(iter(self._busy)).cancel()  # Whoever says nothing for longest makes room for who has something to ask.
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                if self._context is not None:  # Here, so that whoever never begins is one of the busy ones.
-                    await writer.start_tls(self._context, ssl_handshake_timeout=_PATIENCE_S)
                 writer.write(http.response(*await self._handle(reader)))
                 await writer.drain()
         except (OSError, asyncio.CancelledError):  # TimeoutError is an OSError.
