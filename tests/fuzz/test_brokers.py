@@ -31,7 +31,7 @@ async def _says_anything(address: str, chance: random.Random) -> None:
     """One connection: half of them know the token of clients, and all talk nonsense sooner or later."""
     peer = await Stranger.connect(address)
     greetings, packets = TARGETS["greetings"].seeds, TARGETS["packets-of-brokers"].seeds
-    with suppress(PeerError, ConnectionError, asyncio.IncompleteReadError):
+    with suppress(PeerError, ConnectionError, asyncio.IncompleteReadError, TimeoutError):
         if chance.random() < 0.5:
             peer.send(greeting_frame(wounded(chance.choice(greetings), greetings, chance, text=False)))
         else:

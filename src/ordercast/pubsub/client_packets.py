@@ -317,6 +317,8 @@ class NoHistory(Packet, frozen=True, tag=29):
     read: int
     code: str
     cut: Vector
+    seam: Vector = msgspec.field(default_factory=dict)
+    """ARC-5: where what it has and what it lacks meet first, for a copy that lacks both."""
 
 
 MOST_CUT = 10_000

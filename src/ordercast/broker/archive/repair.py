@@ -34,6 +34,13 @@ class Hole(State):
         self.silent = False
         """Somebody could not be asked: it may have what is missing."""
         self.reached: Vector = dict(start)
+        self.seam: Vector | None = None
+        """A cut within it: somebody has what lies on one side of it only."""
+
+    def note_seam(self, seam: Vector) -> None:
+        within_it = {o: max(self.start.get(o, 0), min(n, seam.get(o, 0))) for o, n in self.end.items()}
+        if not within(self.end, within_it) and not within(within_it, self.start):
+            self.seam = within_it
 
 
 class ArchiveRepair(TopicsPart):
@@ -83,7 +90,11 @@ class ArchiveRepair(TopicsPart):
     def _nobody_has_it(self, hole: Hole) -> None:
         """ARC-6: everybody who could have it has said that it does not; or it is tried again after a while."""
         self.hole = None
-        if hole.silent:
+        if hole.seam is not None:
+            self.kept.of(hole.topic).split(hole.number, hole.seam)
+            self.wires.count("archive_holes_split")
+            self.look()
+        elif hole.silent:
             self.waiting = True
             self.wires.set_timer(REPAIR, int(self.settings.request_ms * 1e6), background=True)
         else:
@@ -139,6 +150,7 @@ class ArchiveRepair(TopicsPart):
                 self._take(hole, packet)
             case NoHistory():
                 hole.silent = hole.silent or packet.code == "moved"
+                hole.note_seam(packet.seam)
                 self._ask_next()
 
     def _read_on(self, hole: Hole, place: tuple[int, int] | None) -> None:

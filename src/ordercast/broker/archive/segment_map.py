@@ -13,12 +13,16 @@ Place = tuple[int, int]
 
 
 class Unavailable(Exception):  # noqa: N818 - An answer, not a fault.
-    """Why a copy cannot serve what is asked: `behind`, `cleaned` or `lost`; `cut` is where it can begin."""
+    """Why a copy cannot serve what is asked: `behind`, `cleaned` or `lost`; `cut` is where it can begin.
 
-    def __init__(self, code: str, cut: Vector | None = None) -> None:
+    `seam` is where what it has and what it lacks meet first.
+    """
+
+    def __init__(self, code: str, cut: Vector | None = None, seam: Vector | None = None) -> None:
         super().__init__(code)
         self.code = code
         self.cut: Vector = cut or {}
+        self.seam: Vector = seam or {}
 
 
 def raised(cut: Vector, by: Vector) -> Vector:
@@ -90,13 +94,14 @@ def place_of(manifest: ArchiveManifest, since: Vector, until: Vector) -> Place:
             number > since.get(origin, 0) and until.get(origin, 0) > max(cut.get(origin, 0), since.get(origin, 0))
             for origin, number in info.covered.items()
         )
+        begins = dict(cut)
         cut.update(info.covered)
         if not wanted:
             continue
-        if info.state == LOST:
-            raise Unavailable("lost", whole_from(manifest))
-        if info.state == HOLE:
-            raise Unavailable("behind")
+        if info.state in (LOST, HOLE):
+            seam = begins if first is not None else cut
+            lost = info.state == LOST
+            raise Unavailable("lost" if lost else "behind", whole_from(manifest) if lost else None, raised(since, seam))
         first = first or (info.number, 0)
     return first or (0, 0)
 

@@ -68,7 +68,7 @@ class Serving(TopicsPart):
         try:
             reply = self._opened(archive, packet) if isinstance(packet, OpenHistory) else self._read(archive, packet)
         except Unavailable as reason:
-            reply = NoHistory(packet.topic, packet.read, reason.code, reason.cut)
+            reply = NoHistory(packet.topic, packet.read, reason.code, reason.cut, reason.seam)
         self.wires.send(reader, reply)
 
     def turn_end(self) -> None:

@@ -141,6 +141,19 @@ class TopicArchive:
         """The first one: its number, and the cuts between which it lies."""
         return first_hole(self.manifest)
 
+    def split(self, number: int, seam: Vector) -> None:
+        """ARC-5: a hole of which others have one part only is two holes, which meet at `seam`."""
+        segments = self.manifest.segments
+        index = next((i for i, info in enumerate(segments) if info.number == number and info.state == HOLE), None)
+        if index is None:
+            return
+        hole, low, at = segments[index], start_of(self.manifest, index).get, seam.get
+        before = {origin: min(top, at(origin, 0)) for origin, top in hole.covered.items()}
+        before = {origin: top for origin, top in before.items() if top > low(origin, 0)}
+        hole.covered = {origin: top for origin, top in hole.covered.items() if top > at(origin, 0)}
+        segments.insert(index, SegmentInfo(self._new_number(), before, HOLE, True, hole.first_ms, hole.last_ms))
+        self._note()
+
     def stage(self, into: list[SegmentInfo], record: Record) -> None:
         """ARC-5: write down a part of what fills a hole; it counts when all of it is there."""
         if not into or into[-1].size >= self.files.segment_size:
@@ -211,7 +224,7 @@ class TopicArchive:
         if not within(self.manifest.floor, since):
             raise Unavailable("cleaned", self.whole_from())
         if not within(until, self.cut):
-            raise Unavailable("behind")
+            raise Unavailable("behind", seam=raised(since, self.cut))
         return place_of(self.manifest, since, until)
 
     def read(self, place: Place) -> tuple[Sequence[bytes], Place | None]:
