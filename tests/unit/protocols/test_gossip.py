@@ -107,6 +107,26 @@ def test_a_view_is_bounded_never_holds_its_own_process_and_forgets_the_silent() 
     assert sorted(some.ring) == ["a", "b"], "who knows nobody goes back to its contacts"
 
 
+def test_a_view_knows_of_each_when_it_was_last_heard_of_wherever_it_stands() -> None:
+    """GSP-4.2: what is looked up by its place among the contacts is what a search of the ring finds."""
+    contacts = ("a", "b", "me", "c", "d")
+    view = GossipView("me", 0, contacts, ViewLimits(view=20, per_packet=10, forget=100), salt=1)
+    last = dict.fromkeys(("a", "b", "c", "d"), 0)
+    words = [*contacts, "new", "newer"]
+    for number in range(1, 60):
+        view.next_round()
+        told = words[mix(3, number) % len(words)], words[mix(4, number) % len(words)]
+        view.hear([(one, 0, number % 3) for one in told], "other")
+        for one in told:
+            if one != "me":
+                last[one] = max(last.get(one, 0), number - number % 3)
+        if number > 30:  # Until then everybody stands where the contacts say; from now on some do not.
+            gone = words[mix(5, number) % len(words)]
+            view.forget(gone)
+            last.pop(gone, None)
+        assert dict(zip(view.ring, view.heard, strict=True)) == last
+
+
 def test_who_left_is_forgotten_until_it_comes_back_as_another() -> None:
     """GSP-4.3."""
     some = members()

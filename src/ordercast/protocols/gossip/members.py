@@ -80,11 +80,11 @@ class GossipView(State):
         """GSP-4.1: this process itself and some of its view, others in every round: a stretch of the ring."""
         now, incarnations = self.round, self.incarnations
         oldest = now - self.limits.forget
-        known = [
-            (one, incarnations.get(one, 0) if incarnations else 0, now - heard)
-            for one, heard in zip(*self._stretch(self.limits.per_packet - 1), strict=True)
-            if heard >= oldest
-        ]
+        stretch = zip(*self._stretch(self.limits.per_packet - 1), strict=True)
+        if incarnations:
+            known = [(one, incarnations.get(one, 0), now - heard) for one, heard in stretch if heard >= oldest]
+        else:
+            known = [(one, 0, now - heard) for one, heard in stretch if heard >= oldest]
         return ((self.me, self.incarnation, 0), *known)
 
     def _stretch(self, count: int) -> tuple[list[str], list[int]]:
@@ -107,16 +107,28 @@ class GossipView(State):
         """
         if len(members) > self.limits.per_packet:
             raise PeerError(sender, f"tells of {len(members)} members; {self.limits.per_packet} are allowed")
-        place_of, heard, now = self._place_of, self.heard, self.round
+        now = self.round
         if self.listened == now:
             members = members[:1]
         self.listened = now
+        homes, own_home, places, heard = self.homes, self.own_home, self.places, self.heard
         for address, incarnation, age in members:
-            place = place_of(address)
-            if place is None or (incarnation and incarnation > self.incarnations.get(address, 0)):
-                self._hear_new(address, incarnation, age, sender)
-            elif now - age > heard[place]:
+            place = homes.get(address, _NOWHERE)
+            if place > own_home:
+                place -= 1
+            elif place == own_home:
+                place = _NOWHERE  # This process itself.
+            if incarnation or places or place >= len(heard):
+                self._hear_one(address, incarnation, age, sender)
+            elif now - age > heard[place]:  # Everybody stands where the contacts say: no need to look.
                 heard[place] = min(now, now - age)
+
+    def _hear_one(self, address: str, incarnation: int, age: int, sender: str) -> None:
+        place, now, heard = self._place_of(address), self.round, self.heard
+        if place is None or (incarnation and incarnation > self.incarnations.get(address, 0)):
+            self._hear_new(address, incarnation, age, sender)
+        elif now - age > heard[place]:
+            heard[place] = min(now, now - age)
 
     def _place_of(self, address: str) -> int | None:
         """Its place on the ring: mostly the one that it has among the contacts, with this process left out."""

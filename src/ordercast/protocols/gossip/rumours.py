@@ -64,7 +64,7 @@ class Rumours(State, Generic[Key, Item]):
                 if now - ages[i] < born:
                     births[keys[i]] = now - ages[i]
             elif keys[i] not in known:
-                self.remember(keys[i])
+                self._remember_new(keys[i])
                 self._keep(keys[i], items[i], now - ages[i])
                 new.append(items[i])
         return new
@@ -72,10 +72,14 @@ class Rumours(State, Generic[Key, Item]):
     def remember(self, key: Key) -> None:
         """It counts as heard, although it is not passed on."""
         if key not in self.known:
-            self.known.add(key)
-            self.history.append(key)
-            if len(self.history) > self.limits.history:
-                self.known.remove(self.history.popleft())
+            self._remember_new(key)
+
+    def _remember_new(self, key: Key) -> None:
+        history, known = self.history, self.known
+        known.add(key)
+        history.append(key)
+        if len(history) > self.limits.history:
+            known.remove(history.popleft())
 
     def _keep(self, key: Key, item: Item, born: int) -> None:
         self.births[key] = born
