@@ -24,7 +24,7 @@ _VOTES_AT_ONCE = 4000
 """Topics that are voted on in one turn, also when all need a new vote (BRK-L7)."""
 _OFTEN = 20
 _HEAVY_BYTES = 1 << 20
-"""A topic that holds so much is voted on ten times as often: memory that is used again soon is fast memory."""
+"""A topic with payloads of so much is voted on ten times as often: memory that is used again soon is fast memory."""
 
 
 class StabilityVotes(TopicsPart):
@@ -65,7 +65,7 @@ class StabilityVotes(TopicsPart):
         for topic in due[:_VOTES_AT_ONCE]:
             node = self.nodes.get(topic)
             if node is not None:
-                heaviest = max(heaviest, node.log.weight)
+                heaviest = max(heaviest, node.log.carried)
                 self._vote(node)
         self.cooling = True
         pause_ms = self.settings.stability_ms / (_OFTEN if heaviest >= _HEAVY_BYTES else 2)

@@ -53,6 +53,11 @@ class TopicLog(State):
     def __iter__(self) -> Iterator[Publication]:
         return iter(self.entries)
 
+    @property
+    def carried(self) -> int:
+        """Bytes of payloads and extras, about."""
+        return self.weight - BESIDES_PAYLOAD * len(self.entries)
+
     def append(self, entries: Sequence[Publication], run: PublisherRun | None = None) -> None:
         """New entries at the end of the log; and the run that they are, if that is known."""
         self.entries.extend(entries)
