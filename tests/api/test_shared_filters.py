@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,8 +15,10 @@ import ordercast
 from ordercast.api import Client
 from ordercast.api.work import Work, WorkInbox
 from ordercast.client.work.leader import WorkSettings
+from ordercast.net.wire.credentials import User
 from ordercast.pubsub.keeping import KeepTable
 from ordercast.testing import EmbeddedCluster, cluster
+from tests.api.test_blocking import running
 from tests.support.loop import run_async, until
 
 KEEP = (
@@ -247,3 +251,71 @@ def test_an_inbox_that_is_closed_leaves_its_work_to_others_at_once(tmp_path: Pat
                 await joining
 
     run_async(main)
+
+
+def test_a_user_shares_the_topics_that_it_may_read_and_is_told_which_right_it_lacks(tmp_path: Path) -> None:
+    async def main() -> None:
+        users = (
+            User(name="ann", token="a" * 20, publish=(">",), subscribe=(">",)),
+            User(name="bob", token="b" * 20, publish=(">",), subscribe=("groups.>", "work.>", "orders.PT")),
+            User(name="eve", token="e" * 20, publish=(">",), subscribe=("groups.>", "orders.>")),
+        )
+        known = {"user": users, "peer_token": "p" * 20}
+        async with (
+            cluster(1, data=tmp_path, keep=KEEP, fsync="never", **known) as brokers,
+            brokers.connect("ann", token="a" * 20) as ann,
+            brokers.connect("bob.1", token="b" * 20, user="bob") as bob,
+            brokers.connect("eve.1", token="e" * 20, user="eve") as eve,
+        ):
+            await publish(ann, TOPICS, 1, 2)
+            inbox = await join(bob)
+            message = await inbox.get(20)
+
+            assert inbox.topics == ("orders.PT",)
+            assert (message.topic, message.payload) == ("orders.PT", b"1")
+            with pytest.raises(ordercast.SubscribeDenied, match=r"^work\.orders\.ES\.workers\.to\.eve"):
+                await join(eve)
+
+    run_async(main)
+
+
+def test_a_program_without_asyncio_shares_a_filter(tmp_path: Path) -> None:
+    with (
+        running(data=tmp_path, keep=KEEP, fsync="never") as brokers,
+        ordercast.blocking.connect(brokers.address, "ann") as ann,
+        ordercast.blocking.connect(brokers.address, "bob") as bob,
+    ):
+        ann.publish("orders.PT", b"1", key="k")
+        inbox = bob.subscribe("orders.*", group="workers", start="earliest", work=QUICK_WORK)
+        first = inbox.get(20)
+        first.done()
+        ann.publish("orders.ES", b"2", key="k")
+        second = inbox.get(20)
+        second.done()
+        bob.unsubscribe(inbox)
+
+        assert [(work.topic, work.payload) for work in (first, second)] == [("orders.PT", b"1"), ("orders.ES", b"2")]
+        assert inbox.topics == ("orders.ES", "orders.PT")
+        assert list(inbox) == []
+
+
+def test_the_command_shares_a_filter_and_refuses_one_that_is_not_kept(tmp_path: Path) -> None:
+    def run(address: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "ordercast", "sub", *arguments, "--broker", address, "--timeout", "50"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+    with (
+        running(data=tmp_path, keep=KEEP, fsync="never") as brokers,
+        ordercast.blocking.connect(brokers.address, "ann") as ann,
+    ):
+        for topic in TOPICS:
+            ann.publish(topic, b"1", key="k")
+        shared = run(brokers.address, "orders.>", "--group", "workers", "--from", "earliest", "--count", "3")
+        refused = run(brokers.address, "news.>", "--group", "workers")
+
+    assert (shared.returncode, sorted(shared.stdout.splitlines())) == (
+        0,
+        [f"{topic}\tk\t1" for topic in sorted(TOPICS)],
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.strip() == "ordercast: group 'workers' on news.>: no topic that it takes in is kept"

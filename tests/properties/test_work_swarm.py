@@ -7,7 +7,7 @@ import pytest
 from tests.mutants.work_mutants import MUTANTS, Patch
 from tests.properties.work_swarm import FAMILIES, run_group
 
-SEEDS = {"members": 4, "leaders": 1, "usurpers": 326, "brokers": 20, "connections": 11}
+SEEDS = {"members": 4, "leaders": 1, "usurpers": 326, "brokers": 20, "connections": 11, "filters": 3}
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, SEEDS[name]) for name in FAMILIES])

@@ -24,7 +24,7 @@ from ordercast.scenario.load import dump_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim.clock import ns
 from tests.properties.pubsub_swarm import Draft, _primary
-from tests.support.work_stage import SETTINGS, TOPIC, WorkStage
+from tests.support.work_stage import FILTER_TOPICS, SETTINGS, TOPIC, WorkStage
 
 FAMILIES: dict[str, Callable[[Draft], None]] = {}
 MEMBERS = ("m0", "m1", "m2")
@@ -71,6 +71,16 @@ def connections(draft: Draft) -> None:
     draft.crash(draft.minority()[:1], back=1.0, state="kept")
 
 
+@family
+def filters(draft: Draft) -> None:
+    """The group shares the topics of a filter, one member only one of them; brokers crash too."""
+    draft.crash(draft.minority()[:1], back=1.0, state="kept")
+
+
+def topics_of(name: str) -> tuple[str, ...]:
+    return FILTER_TOPICS if name == "filters" else (TOPIC,)
+
+
 def draft_of(seed: int, name: str) -> Draft:
     draft = Draft(seed, f"work-{name}")
     draft.options["order_scope"] = "session"
@@ -82,7 +92,7 @@ def draft_of(seed: int, name: str) -> Draft:
     draft.duration = 3000.0
     _primary(draft)
     publishers = dict(list(draft.clients.items())[:3])
-    draft.clients = {who: {"edge": draft.dice.pick(draft.brokers), "topics": [TOPIC]} for who in publishers}
+    draft.clients = {who: {"edge": draft.dice.pick(draft.brokers), "topics": [*topics_of(name)]} for who in publishers}
     draft.clients["undertaker"] = {"edge": draft.dice.pick(draft.brokers), "filters": ["dead.>"]}
     draft.keys = draft.dice.pick([1, 3, 10])
     FAMILIES[name](draft)
@@ -95,7 +105,7 @@ def swarm_scenario(seed: int, name: str) -> Scenario:
     assert isinstance(scenario.overlay, BrokerTree)
     kept = [
         KeptTopic(filter="groups.>", copies=len(draft.brokers), compact="key"),
-        KeptTopic(filter=TOPIC, copies=len(draft.brokers)),
+        *(KeptTopic(filter=topic, copies=len(draft.brokers)) for topic in topics_of(name)),
     ]
     overlay = msgspec.structs.replace(scenario.overlay, keep=kept)
     return msgspec.structs.replace(scenario, name=f"work-swarm-{name}-{seed}", overlay=overlay)
@@ -135,7 +145,7 @@ def troubles(seed: int, name: str) -> list[Trouble]:
 def run_group(seed: int, name: str, settings: WorkSettings = SETTINGS) -> WorkStage:
     """One run, judged by `problems()` of what it returns."""
     scenario = swarm_scenario(seed, name)
-    stage = WorkStage(scenario, settings)
+    stage = WorkStage(scenario, settings, topics_of(name))
     begin = 3000.0 - _BEFORE_MS
     for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers") else 1 + seed % 3]):
         stage.world.clock.at(ns(begin + 100 * i), lambda who, _: stage.start(who), member)

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from ordercast.api.work import Work, WorkInbox, WorkLost
+from ordercast.api.sharing.filter_work import FilterWork
+from ordercast.api.work import TopicWork, Work, WorkInbox, WorkLost
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.words import dead_topic
 from ordercast.core.chance import salt
-from ordercast.core.ids import plain_origin
+from ordercast.core.ids import Origin
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.scenario.model import Scenario
@@ -26,12 +27,18 @@ from tests.support.pubsub_lab import Watch
 from tests.support.work_judge import Handed, WorkStory
 
 TOPIC, GROUP = "q", "g"
+FILTER, FILTER_TOPICS = "q.*", ("q.a", "q.b")
 SETTINGS = WorkSettings(window=4, silent_ms=2000, max_attempts=50)
 _LOOK = ns(500)
 _OUTRUN = "a newer session of it is attached"
 """What a leader is told that attaches after its successor."""
 _ORDERED = (Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
 _CAUSAL = (Guarantee.CAUSAL, Guarantee.TOTAL)
+
+
+def unit_of(entry: Publication) -> PublicationId:
+    """A name of the unit; of two topics a publisher's first ones have the same number."""
+    return Origin(f"{entry.topic} {entry.origin}"), entry.number
 
 
 class Worker(Program):
@@ -45,31 +52,44 @@ class Worker(Program):
         self.in_hand: dict[PublicationId, Handed] = {}
         self.run(self._work())
 
-    @property
-    def member(self) -> str:
-        """As the group knows it now."""
-        return f"{self.name}.{self.session}/{self.inbox._member.life if self.inbox is not None else 0}"
+    def _parts(self) -> list[TopicWork]:
+        if isinstance(self.inbox, FilterWork):
+            return list(self.inbox._parts.values())
+        return [self.inbox] if isinstance(self.inbox, TopicWork) else []
+
+    def member_of(self, message: Work) -> str:
+        """As the group of the message's topic knows it now."""
+        assert message.inbox is not None
+        return f"{self.name}.{self.session}/{message.topic}/{message.inbox.member.life}"
+
+    def is_now(self, member: str) -> bool:
+        """Whether the group of that topic knows it by that name still."""
+        _, topic, life = member.split("/")
+        return any(part.pattern == topic and part.member.life == int(life) for part in self._parts())
 
     async def _work(self) -> None:
         client = await self.connect(self.name, self.session)
         self.client = client
-        inbox = await client.subscribe(TOPIC, group=GROUP, start="earliest", work=self.stage.settings)
+        pattern = self.stage.pattern_of(self.name)
+        inbox = await client.subscribe(pattern, group=GROUP, start="earliest", work=self.stage.settings)
         self.inbox = inbox
         async for message in inbox:
             self.loop.create_task(self._deal(message, self._hand(message)))
 
     def _hand(self, message: Work) -> Handed:
         """A unit that is retried stays in hand."""
-        unit = (message.origin, message.number)
+        unit, member = unit_of(message), self.member_of(message)
         handed = self.in_hand.get(unit)
-        if handed is None or handed.by != self.member:
-            keys = tuple(key for key in message.keys if key)
-            handed = self.in_hand[unit] = Handed(unit, keys, self.member, self.world.clock.now)
+        if handed is None or handed.by != member:
+            keys = tuple(f"{message.topic} {key}" for key in message.keys if key)
+            handed = self.in_hand[unit] = Handed(unit, keys, member, self.world.clock.now)
             self.stage.history.append(handed)
         return handed
 
     async def _deal(self, message: Work, handed: Handed) -> None:
-        bits = salt(self.world.seed, self.member, message.id, message.attempt)
+        assert message.inbox is not None
+        member = f"{self.name}.{self.session}/{message.inbox.member.life}"
+        bits = salt(self.world.seed, member, message.id, message.attempt)
         await asyncio.sleep((1 + bits % 60) / 1000)
         if (bits >> 8) % 10 == 0:
             message.retry(after=(bits >> 16) % 30 / 1000)
@@ -86,8 +106,8 @@ class Worker(Program):
 
     def hears_of_nobody(self) -> None:
         """As if nothing had come from the leader for long."""
-        if self.inbox is not None:
-            self.inbox._member.heard_ns -= 100 * self.stage.settings.silent_ns
+        for part in self._parts():
+            part.member.heard_ns -= 100 * self.stage.settings.silent_ns
 
     async def _leave(self) -> None:
         self.leaving = True
@@ -102,8 +122,11 @@ class Worker(Program):
 class WorkStage:
     """A world of brokers and publishers with a group beside it; everything that its members were handed."""
 
-    def __init__(self, scenario: Scenario, settings: WorkSettings = SETTINGS) -> None:
+    def __init__(
+        self, scenario: Scenario, settings: WorkSettings = SETTINGS, topics: tuple[str, ...] = (TOPIC,)
+    ) -> None:
         self.settings = settings
+        self.topics = topics
         self.world: PubsubWorld = build_world(scenario, BROKER, scenario.seed, None)
         self.watch = Watch(self.world)
         self.workers: dict[str, Worker] = {}
@@ -122,6 +145,12 @@ class WorkStage:
         self.world.processes.tap = self._sent
 
     # The group
+
+    def pattern_of(self, name: str) -> str:
+        """What a member shares: the topic; of several all, or now and then one of them, which others share too."""
+        if len(self.topics) == 1:
+            return self.topics[0]
+        return self.topics[0] if name == "m1" else FILTER
 
     def start(self, name: str) -> None:
         """A member begins; after its death, as a new session of the same client."""
@@ -198,16 +227,16 @@ class WorkStage:
 
     def _note_publication(self, client: SimClient, publication: Publication) -> None:
         self._publish(client, publication)
-        if publication.topic == TOPIC:
-            unit = (publication.origin, publication.number)
+        if publication.topic in self.topics:
+            unit = unit_of(publication)
             self.published[unit] = publication
-            own = {(publication.origin, number) for number in range(1, publication.number)}
+            own = {(unit[0], number) for number in range(1, publication.number)}
             self.pasts[unit] = own | self._delivered.get(client.node, set())
 
     def _note_delivery(self, client: SimClient, entry: Publication) -> None:
-        if entry.topic == TOPIC:
-            self._delivered.setdefault(client.node, set()).add((entry.origin, entry.number))
-        elif entry.topic == dead_topic(TOPIC, GROUP):
+        if entry.topic in self.topics:
+            self._delivered.setdefault(client.node, set()).add(unit_of(entry))
+        elif entry.topic in [dead_topic(topic, GROUP) for topic in self.topics]:
             self.buried[entry.headers[b"message"].decode()] = int(entry.headers[b"attempts"])
 
     def owed(self) -> list[PublicationId]:
@@ -215,10 +244,10 @@ class WorkStage:
         return sorted(unit for unit in self._delivered.get("c0", ()) if unit in self.published)
 
     def _is_buried(self, unit: PublicationId) -> bool:
-        return f"{plain_origin(unit[0])}/{TOPIC}#{unit[1]}" in self.buried
+        return unit in self.published and self.published[unit].id in self.buried
 
     def _precedes(self, one: PublicationId, other: PublicationId) -> bool:
-        mine, theirs = self.published.get(one), self.published.get(other)
+        mine, theirs = self.published.get(one), self.published.get(other)  # Keys are of one topic.
         if mine is None or theirs is None or one not in self.pasts[other]:
             return False
         levels = _ORDERED if mine.origin == theirs.origin else _CAUSAL
@@ -226,8 +255,8 @@ class WorkStage:
 
     def _given_up(self, member: str) -> bool:
         for worker in (*self.former, *self.workers.values()):
-            if worker.member.rpartition("/")[0] == member.rpartition("/")[0]:
-                return not worker.alive or worker.leaving or worker.member != member
+            if f"{worker.name}.{worker.session}" == member.partition("/")[0]:
+                return not worker.alive or worker.leaving or not worker.is_now(member)
         return True
 
     def problems(self) -> list[str]:

@@ -74,6 +74,11 @@ class BlockingWorkInbox:
         return self.inner.group
 
     @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics whose work it shares."""
+        return self.inner.topics
+
+    @property
     def joined(self) -> bool:
         """A leader has this member in its books."""
         return self.inner.joined
