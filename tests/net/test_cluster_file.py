@@ -62,6 +62,7 @@ def test_a_cluster_file_says_everything_about_its_brokers(tmp_path: Path) -> Non
         ("[[broker]]\nid = 'b0'", "broker 'b0': needs either listen or port"),
         ("[[broker]]\nid = 'b0'\nport = 1\nlisten = 'h:1'", "broker 'b0': needs either listen or port"),
         ("[[broker]]\nid = 'b0'\nlisten = 'h'", "broker 'b0': listen: 'h' is not HOST:PORT"),
+        ('[[broker]]\nid = "b0"\nlisten = "\\u0000:1"', r"broker 'b0': listen: '\x00:1' is not HOST:PORT"),
         ("[[broker]]\nid = 'b~0'\nport = 1", "broker 'b~0': 'b~0' is not a name that a broker can have"),
         ("[[broker]]\nid = '..'\nport = 1", "broker '..': '..' is not a name that a broker can have"),
         ("[[broker]]\nid = '*'\nport = 1", "broker '*': '*' is not a name that a broker can have"),

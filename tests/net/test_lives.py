@@ -89,3 +89,15 @@ def test_a_data_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -
     with pytest.raises(UsageError, match="not to broker 'b1' of cluster 'bank'"):
         data.claim("b1", "bank")
     data.release()
+
+
+def test_what_a_directory_says_about_its_broker_is_for_its_owner_only(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path / "b0")
+    data.claim("b0", "c")
+    data.begin(7)
+    data.leave()
+    data.release()
+
+    files = [path for path in data.path.iterdir() if path.is_file()]
+    assert {path.name: path.stat().st_mode & 0o777 for path in files} == {path.name: 0o600 for path in files}
+    assert len(files) >= 3

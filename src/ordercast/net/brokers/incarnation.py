@@ -21,7 +21,7 @@ from pathlib import Path
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Peer
-from ordercast.net.log.files import lock, sync_directory
+from ordercast.net.log.files import PRIVATE_FILE, lock, sync_directory
 from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import ASKING, Credentials, split_address
 from ordercast.net.wire.frames import GreetingReader, greeting_frame
@@ -80,6 +80,7 @@ class DataDirectory:
         unnamed = self.path / f"{name}.new"
         try:
             with unnamed.open("w") as file:
+                os.fchmod(file.fileno(), PRIVATE_FILE)
                 file.write(f"{text}\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -95,7 +96,7 @@ class DataDirectory:
 
     def leave(self) -> None:
         """Put on record that all that is here was handed over, and that nobody counts on it any more."""
-        (self.path / _LEFT).touch()
+        (self.path / _LEFT).touch(PRIVATE_FILE)
         sync_directory(self.path)
 
     def begin_anew(self) -> None:

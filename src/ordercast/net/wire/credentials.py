@@ -182,8 +182,9 @@ def is_loopback(host: str) -> bool:
 
 def split_address(address: str, field: str = "address") -> tuple[str, int]:
     """Host and port of `HOST:PORT`, where an IPv6 host stands in brackets."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+    host, _, port = address.rpartition(":")
+    proper = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
+    if not host or not host.isprintable() or not proper:
         raise UsageError(f"{field}: {address!r} is not HOST:PORT")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
