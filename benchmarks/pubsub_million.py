@@ -1,11 +1,14 @@
 """A million short sessions on one topic, at a broker without sockets: memory, time, log and restart.
 
-    python benchmarks/pubsub_million.py [--sessions 1000000] [--topics 0]
+    python benchmarks/pubsub_million.py [--sessions 1000000] [--kept] [--topics 0]
 
 The broker is the class that `ordercast broker` runs, with its log on disk (without fsync). Connections, clients and
 time are played by this script, which says what `ordercast pub` says: attach, join the topic to publish, one message of
 16 bytes, goodbye. One member receives along and reports what it has. A thousand sessions come a second, as the broker
 sees it. `pubsub_sessions.py` does the same with real clients and processes; the bytes a session of both must agree.
+
+`--kept`: the topic is kept, without a limit; the lines have the characters of `str(position)` and the bytes of the
+archive's manifest too, and the restart opens the archive.
 
 `--topics N`: instead one client publishes once on each of N topics and stays; memory and a restart with all of them,
 then what is left when it has said goodbye.
@@ -20,13 +23,16 @@ import time
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 
+import msgspec
 from pubsub_memory import resident_bytes
 
+from ordercast.api import Position
 from ordercast.broker.node import Broker
 from ordercast.broker.place import BrokerPlace
 from ordercast.core.ids import NodeId, Origin, Topic, ticketed
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer
+from ordercast.net.brokers.archive import ArchiveFiles
 from ordercast.net.brokers.ledger import DiskBrokerLedger
 from ordercast.pubsub.client_packets import (
     WANTED,
@@ -40,6 +46,7 @@ from ordercast.pubsub.client_packets import (
     Ticket,
     TopicState,
 )
+from ordercast.pubsub.keeping import KeepRule
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.settings import BrokerSettings
 
@@ -100,18 +107,22 @@ class PlayedWires:
 class Stage:
     """One broker with a data directory, its reader, and the sessions that come and go."""
 
-    def __init__(self, data: Path, life: int, topics: int = 10_000) -> None:
+    def __init__(self, data: Path, life: int, topics: int = 10_000, *, kept: bool = False) -> None:
         self.wires = PlayedWires()
+        self.files = ArchiveFiles(data, fsync="never") if kept else None
+        keep = (KeepRule(TOPIC, copies=1),) if kept else ()
         self.ledger = DiskBrokerLedger(data, fsync="never")
-        place = BrokerPlace(NodeId("b0"), "127.0.0.1:1", {NodeId("b0"): "127.0.0.1:1"}, None, life)
+        place = BrokerPlace(NodeId("b0"), "127.0.0.1:1", {NodeId("b0"): "127.0.0.1:1"}, None, life, keep=keep)
         settings = BrokerSettings(topics_per_client=topics, topics_limit=2 * topics)
-        self.broker = Broker(place, settings, self.wires, self.ledger, self.ledger.saved())
+        self.broker = Broker(place, settings, self.wires, self.ledger, self.ledger.saved(), self.files)
         self.sessions = 0
         self.broker.on_start()
         self._end_turn()
 
     def _end_turn(self) -> None:
         self.broker.on_turn_end()
+        if self.files is not None:
+            self.files.flush()
         self.ledger.flush()
 
     def _say(self, connection: Connection, *packets: Packet) -> None:
@@ -161,9 +172,13 @@ class Stage:
         self.broker.on_closed(connection, gone=False)
         self._end_turn()
         if self.sessions % REPORT_EVERY == 0:
-            taken, self.wires.taken = self.wires.taken, {}
-            self._say(READER, StableReport(TOPIC, taken))
+            self.report()
         self.pass_time(STEP_NS)
+
+    def report(self) -> None:
+        """Of the reader."""
+        taken, self.wires.taken = self.wires.taken, {}
+        self._say(READER, StableReport(TOPIC, taken))
 
     def many_topics(self, count: int) -> Connection:
         """One client that takes part in all of them, and has published once on each."""
@@ -181,6 +196,20 @@ class Stage:
         self.broker.on_closed(connection, gone=False)
         self._end_turn()
         self.pass_time(int(BrokerSettings().fold_ms * 5e6))
+
+    def kept(self) -> str:
+        """What a position and the manifest of the archive take now; nothing where nothing is kept."""
+        if self.files is None:
+            return ""
+        archive = self.broker.topics.kept.of(TOPIC)
+        position, manifest = len(str(Position({TOPIC: archive.end}))), len(msgspec.msgpack.encode(archive.manifest))
+        segments = len(archive.manifest.segments)
+        return f"  position {position} characters, manifest {manifest} bytes with {segments} segments"
+
+    def close(self) -> None:
+        if self.files is not None:
+            self.files.close()
+        self.ledger.close()
 
 
 def crowded(data: Path, topics: int) -> None:
@@ -206,13 +235,17 @@ def aged(stage: Stage, sessions: int) -> None:
     for _ in range(TENTHS):
         for _session in range(sessions // TENTHS):
             stage.session()
+        stage.report()
         stage.pass_time(int(BrokerSettings().fold_ms * 3e6))
+        stage.session()  # With what it published the archive says which sessions were closed before it.
+        stage.report()
+        stage.pass_time(int(BrokerSettings().stability_ms * 3e6))
         now, memory = time.process_time(), resident_bytes(os.getpid())
         spent, grown = (now - began) / (sessions // TENTHS), (memory - before) / (sessions // TENTHS)
         folded = stage.wires.counts.get("sessions_folded", 0)
         print(
             f"{stage.sessions:9} sessions  {spent * 1e3:6.3f} ms of CPU each  {memory / 2**20:7.1f} MiB"
-            f"  {grown:+8.1f} bytes each  {folded} folded", flush=True,
+            f"  {grown:+8.1f} bytes each  {folded} folded{stage.kept()}", flush=True,
         )  # fmt: skip
         began, before = time.process_time(), memory
 
@@ -220,6 +253,7 @@ def aged(stage: Stage, sessions: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=1_000_000)
+    parser.add_argument("--kept", action="store_true", help="the topic is kept")
     parser.add_argument("--topics", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
@@ -227,13 +261,14 @@ def main() -> None:
         if options.topics:
             crowded(data, options.topics)
             return
-        stage = Stage(data, 0)
+        stage = Stage(data, 0, kept=options.kept)
         stage.reader()
         aged(stage, options.sessions)
-        stage.ledger.close()
+        stage.close()
         written = sum(file.stat().st_size for file in data.rglob("*") if file.is_file())
         began = time.perf_counter()
-        again = Stage(data, 1)
+        again = Stage(data, 1, kept=options.kept)
+        again.kept()
         read_s = time.perf_counter() - began
     book = again.broker.topics.book
     intervals = sum(len(bounds) // 2 for bounds in book.closed.summary().values())

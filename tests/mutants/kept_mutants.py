@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
 
 from ordercast.broker.archive.kept import KeptTopics
+from ordercast.broker.archive.topic_archive import TopicArchive
 from ordercast.broker.topics.cuts import Cuts
 from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.client.history import HistoryRead
@@ -94,6 +98,30 @@ class _CutsTheLogAlone(Cuts):
         return node.have.vector() if node is not None else {}
 
 
+class _BelievesWhatIsClosed(KeptTopics):
+    """ARC-13: whatever it hears to be closed it has, whether or not it was asked."""
+
+    def _close(self, archive: TopicArchive) -> None:
+        archive.close(self.book.closed)
+
+
+class _DropsWhatIsClosed(Replays):
+    """ARC-12: what it hears to be closed it takes for read, although its position is from before."""
+
+    def history(self, read: HistoryRead, entries: Sequence[Publication], covered: Vector) -> None:
+        closed = self.joining.session.closed
+        super().history(read, [entry for entry in entries if entry.origin not in closed], covered)
+
+
+def _folding(parts: Parts) -> Parts:
+    """With clients whose sessions fold."""
+
+    def client(name: str, session: int, addresses: Any, wires: Any, app: Any, settings: Any, *rest: Any) -> Any:
+        return parts.client(name, session, addresses, wires, app, replace(settings, folds=True), *rest)
+
+    return Parts(broker=parts.broker, client=client)
+
+
 MUTANTS: dict[str, tuple[Parts, str]] = {
     "a reader skips one message at the end of a piece": (_client(_SkipsOne), "calm"),
     "a reader gets one message of the past twice": (_client(_DoublesOne), "calm"),
@@ -107,5 +135,9 @@ MUTANTS: dict[str, tuple[Parts, str]] = {
     "a cut across a filter leaves out topics that have just begun": (
         _with_topics(cuts_type=_ListsTopicsOnce), "across-new-topics",
     ),
+    "a copy believes that it has all of a closed session": (
+        _folding(_with_topics(kept_type=_BelievesWhatIsClosed)), "folded-late",
+    ),
+    "a reader drops what is closed behind its position": (_folding(_client(_DropsWhatIsClosed)), "folded"),
 }  # fmt: skip
 """Each with the family of runs that shows it."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ordercast.broker.archive.memory_files import MemoryFiles
 from ordercast.broker.archive.ports import Record, SegmentFiles, SegmentInfo
 from ordercast.broker.archive.records import decode_record
-from ordercast.broker.archive.segment_map import Unavailable, covered_by, within
+from ordercast.broker.archive.segment_map import Unavailable, covered_by
 from ordercast.broker.archive.topic_archive import TopicArchive
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.net.brokers.archive import ArchiveFiles
+from ordercast.pubsub.closed import ClosedSessions
+from ordercast.pubsub.cuts import CutSet, intervals, union, within
 from ordercast.pubsub.keeping import KeepRule
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
@@ -68,15 +71,16 @@ def fill(shelf: Shelf, numbers: Sequence[int], origin: Origin = ANN, key: str = 
 
 def read(archive: TopicArchive, since: Vector | None = None, until: Vector | None = None) -> list[int]:
     """Numbers between two cuts, as a reader gets them."""
-    low, high = since or {}, archive.cut if until is None else until
+    low, high = since or {}, archive.end if until is None else until
     place, found = archive.place(low, high), []
     reached = dict(low)
-    while place is not None and place[0] and not within(high, reached):
+    while place is not None and not within(high, reached):
         bodies, place = archive.read(place)
         for body in bodies:
-            entries = decode_record(body).entries
-            reached.update(decode_record(body).covered)
-            found += [e.number for e in entries if low.get(e.origin, 0) < e.number <= high.get(e.origin, 0)]
+            record = decode_record(body)
+            reached = union(reached, record.covered)
+            wanted = [e for e in record.entries if CutSet(high).has(e.origin, e.number)]
+            found += [e.number for e in wanted if not CutSet(low).has(e.origin, e.number)]
     return found
 
 
@@ -293,3 +297,119 @@ def test_a_turn_that_writes_to_very_many_topics_has_only_so_many_files_open(tmp_
     files.flush()
     assert all(read(archives[topic]) == [1, 2] for topic in topics)
     files.abandon()
+
+
+# Sessions that are closed (ARC-12, ARC-13)
+
+
+def short_session(ticket: int) -> Origin:
+    return Origin(f"cid~1.{ticket}.0.b1")
+
+
+def close(shelf: Shelf, behind: int) -> None:
+    """Tickets below that number are closed, and this copy was asked about them."""
+    shelf.archive.promise()
+    shelf.archive.close(ClosedSessions({"0.b1": (1, behind)}))
+
+
+def pass_by(shelf: Shelf, tickets: range) -> None:
+    """Sessions that come, publish twice, and are closed."""
+    for ticket in tickets:
+        shelf.archive.append([pub(short_session(ticket), 1), pub(short_session(ticket), 2)])
+        close(shelf, ticket + 1)
+
+
+def manifest_bytes(shelf: Shelf) -> int:
+    return len(
+        msgspec.msgpack.encode([shelf.archive.manifest.floor, [s.covered for s in shelf.archive.manifest.segments]])
+    )
+
+
+def test_a_thousand_sessions_that_were_closed_cost_a_cut_as_much_as_one(shelf: Shelf) -> None:
+    shelf.files.segment_size = 1 << 30
+    pass_by(shelf, range(1, 11))
+    few, written = len(shelf.archive.end), manifest_bytes(shelf)
+    pass_by(shelf, range(11, 1001))
+    assert len(shelf.archive.end) == few == 1
+    assert manifest_bytes(shelf) < written + 50
+    assert len(read(shelf.archive)) == 2000
+
+
+def test_a_position_from_before_a_session_was_closed_means_the_same_after_it(shelf: Shelf) -> None:
+    fill(shelf, [1, 2])
+    shelf.archive.append([pub(short_session(1), 1)])
+    before = shelf.archive.end
+    shelf.archive.append([pub(short_session(1), 2), pub(short_session(1), 3)])
+    close(shelf, 2)
+    fill(shelf, [3])
+    assert within(before, shelf.archive.end)
+    assert read(shelf.archive, before) == [2, 3, 3]
+    assert read(shelf.archive, {}, before) == [1, 2, 1]
+    assert read(shelf.archive.__class__(T, shelf.files, shelf.archive.manifest), before) == [2, 3, 3]
+
+
+def test_a_copy_that_has_not_heard_that_a_session_is_closed_says_that_it_is_behind(shelf: Shelf) -> None:
+    shelf.archive.append([pub(short_session(1), 1)])
+    with pytest.raises(Unavailable, match="behind"):
+        shelf.archive.place({}, intervals({"0.b1": (1, 2)}))
+
+
+def test_what_was_closed_is_known_to_the_next_life_from_what_it_has_written(shelf: Shelf) -> None:
+    pass_by(shelf, range(1, 4))
+    fill(shelf, [1])
+    archive = shelf.restart(torn=True)
+    assert archive.end == {ANN: 1, "~1.0.b1": 3}
+    assert read(archive) == [1, 2, 1, 2, 1, 2, 1]
+
+
+def test_what_was_cleaned_of_closed_sessions_is_no_loss_to_who_had_it(shelf: Shelf) -> None:
+    pass_by(shelf, range(1, 30))
+    fill(shelf, range(1, 30))
+    had = shelf.archive.end
+    shelf.now += 10_000
+    fill(shelf, [30])
+    shelf.archive.clean(KeepRule(T, max_age_ms=5000))
+    assert shelf.archive.manifest.floor["~1.0.b1"] > 1  # type: ignore[index]
+    assert read(shelf.archive, had) == [30]
+    with pytest.raises(Unavailable, match="cleaned"):
+        shelf.archive.place({short_session(2): 1}, shelf.archive.end)
+
+
+def test_a_copy_in_doubt_takes_what_another_has_in_the_place_of_its_own(shelf: Shelf) -> None:
+    """It has two messages of a closed session, which had three; and a third of its own, that the other lacks."""
+    shelf.archive.append([pub(short_session(1), 1), pub(short_session(1), 2)])
+    shelf.archive.doubt(ClosedSessions({"0.b1": (1, 2)}))
+    fill(shelf, [1, 2])
+    with pytest.raises(Unavailable, match="behind"):
+        read(shelf.archive)
+    found = shelf.archive.hole()
+    assert found is not None
+    number, start, end = found
+    assert shelf.archive.is_doubt(number)
+    staged: list[SegmentInfo] = []
+    theirs = [pub(short_session(1), 3), pub(ANN, 1)]
+    shelf.archive.stage(staged, Record(shelf.now, covered_by(theirs), tuple(theirs)))
+    shelf.archive.adopt(number, staged, union(start, {ANN: 1} | intervals({"0.b1": (1, 2)})))
+    assert read(shelf.archive) == [1, 2, 3, 1, 2]
+    assert within(end, shelf.archive.end)
+    assert read(shelf.restart(torn=True)) == [1, 2, 3, 1, 2]
+
+
+def test_a_segment_with_closed_sessions_that_is_damaged_is_a_hole_that_names_them(shelf: Shelf) -> None:
+    shelf.files.segment_size = 1 << 30
+    pass_by(shelf, range(1, 4))
+    fill(shelf, [1])
+    shelf.archive._set_aside(shelf.archive.manifest.segments[0])
+    assert shelf.archive.hole() == (1, {}, {ANN: 1, "~1.0.b1": 3})
+
+
+def test_where_the_end_of_what_was_written_is_cut_off_the_copy_says_so(tmp_path: Path) -> None:
+    files = ArchiveFiles(tmp_path, fsync="never")
+    archive = TopicArchive(T, files)
+    archive.append([pub(short_session(1), 1)])
+    archive.append([pub(short_session(1), 2)])
+    files.close()
+    damage(tmp_path, 0, 0.9)
+    again = ArchiveFiles(tmp_path, fsync="never")
+    assert TopicArchive(T, again, again.saved()[T]).damaged
+    again.abandon()

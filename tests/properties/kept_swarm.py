@@ -20,15 +20,17 @@ from ordercast.scenario.brokers import BrokerTree, KeptTopic
 from ordercast.scenario.load import dump_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim.pubsub.parts import Parts
-from tests.properties.pubsub_swarm import Draft, _primary
+from tests.properties.pubsub_swarm import Draft, _primary, _short_sessions
 from tests.support.kept_lab import copies_of, is_whole, run_kept
+from tests.support.pubsub_folding import FOLDING
 from tests.support.pubsub_lab import Finding
 
 FAMILIES: dict[str, Callable[[Draft], None]] = {}
-LOSES_NOTHING = {"calm", "cuts", "one-of-two", "across-calm"}
+LOSES_NOTHING = {"calm", "cuts", "one-of-two", "across-calm", "folded"}
 """In all others brokers that keep totals crash, or more disks are lost than there are copies less one: readers may be
 told that something is gone (ARC-6, ARC-10). What they do get is judged all the same."""
 MORE: dict[str, dict[str, Any]] = {"cleaned": {"max_age_ms": 1500.0}, "compacted": {"compact": "key"}}
+MORE["folded-cleaned"] = MORE["cleaned"]
 
 
 def family(function: Callable[[Draft], None]) -> Callable[[Draft], None]:
@@ -194,13 +196,87 @@ def across_new_topics(draft: Draft) -> None:
         draft.faults.append({"kind": "cut", "between": between, "at_ms": draft.moment()})
 
 
+def _folding_readers(draft: Draft) -> None:
+    """Short sessions on few topics, and readers that come late, some of them for long enough to see them folded."""
+    _short_sessions(draft)
+    for client in draft.clients.values():
+        client.pop("start", None)
+    for i in range(3):
+        name = f"late{i}"
+        draft.clients[name] = {
+            "edge": draft.dice.pick(draft.brokers), "topics": draft.clients["c0"]["topics"], "start": "earliest",
+        }  # fmt: skip
+        at = draft.begin + draft.dice.between(0, draft.duration * 1.2)
+        draft.faults.append({"kind": "join", "node": name, "at_ms": at})
+        draft.joins.append(name)
+
+
+@family
+def folded(draft: Draft) -> None:
+    """Short sessions come, go and are folded, while readers begin in the past; nothing else happens."""
+    _primary(draft)
+    _folding_readers(draft)
+
+
+@family
+def folded_crashes(draft: Draft) -> None:
+    """The same, while brokers crash, and come back with their disks or without."""
+    _primary(draft)
+    draft.crash(draft.minority(), back=0.9, state=draft.dice.pick(["lost", "kept"]))
+    _folding_readers(draft)
+
+
+@family
+def folded_late(draft: Draft) -> None:
+    """Brokers are away while sessions end, and find them folded, with holes to fill; readers go on at other copies."""
+    dice = draft.dice
+    _primary(draft)
+    _folding_readers(draft)
+    for name in dice.sample(draft.brokers, 1 + dice.below((len(draft.brokers) - 1) // 2)):
+        for _ in range(1 + dice.below(3)):
+            at = draft.begin + dice.between(0, draft.duration * 0.8)
+            crash = {"kind": "crash", "node": name, "at_ms": at, "survive": dice.pick(["all", "none", "random"])}
+            crash |= {"recover_ms": at + dice.between(100, 1500), "state": dice.pick(["kept", "lost"])}
+            draft.faults.append(crash)
+    for name in [name for name in draft.joins if name.startswith("late")]:
+        if dice.chance(0.5):
+            at = draft.moment()
+            crash = {"kind": "crash", "node": name, "at_ms": at, "state": "kept"}
+            draft.faults.append(crash | {"recover_ms": at + dice.between(1, 3000)})
+
+
+@family
+def folded_cut(draft: Draft) -> None:
+    """Parts of the tree are cut off while the others fold, and roots change in the middle of a round."""
+    _primary(draft)
+    _folding_readers(draft)
+    for _ in range(1 + draft.dice.below(3)):
+        side = draft.dice.sample(draft.brokers, 1 + draft.dice.below((len(draft.brokers) - 1) // 2))
+        draft.lasting("partition", 4000, sides=[side, draft.everybody_but(*side)])
+    for _ in range(draft.dice.below(4)):
+        child = draft.dice.pick(list(draft.parents))
+        draft.faults.append({"kind": "cut", "between": [child, draft.parents[child]], "at_ms": draft.moment()})
+
+
+@family
+def folded_damage(draft: Draft) -> None:
+    """Records of archives go bad while sessions are folded, brokers restart."""
+    folded_crashes(draft)
+
+
+@family
+def folded_cleaned(draft: Draft) -> None:
+    """What is older than a moment is removed, of folded sessions too."""
+    folded_crashes(draft)
+
+
 def swarm_scenario(seed: int, name: str) -> Scenario:
     draft = Draft(seed, f"kept-{name}")
     draft.options["order_scope"] = "session"
     draft.options["member_timeout_ms"] = 30_000
     FAMILIES[name](draft)
     scenario = draft.scenario(seed, name)
-    copies = 2 if name in ("few-copies", "one-of-two") else len(draft.brokers)
+    copies = 2 if name in ("few-copies", "one-of-two", "folded-late") else len(draft.brokers)
     assert isinstance(scenario.overlay, BrokerTree)
     kept = KeptTopic(filter=">", copies=copies, **MORE.get(name, {}))
     overlay = msgspec.structs.replace(scenario.overlay, keep=[kept])
@@ -212,10 +288,11 @@ def try_seed(seed: int, name: str, parts: Parts | None = None) -> Finding | str:
     try:
         return run_kept(
             swarm_scenario(seed, name),
-            parts,
+            parts or (FOLDING if name.startswith("folded") else None),
             may_lose=name not in LOSES_NOTHING,
-            damaged=name == "damage",
+            damaged=name in ("damage", "folded-damage"),
             across=name.startswith("across"),
+            folds=name.startswith("folded"),
         )
     except Exception:  # noqa: BLE001 - Whatever it is, it is a finding.
         return traceback.format_exc()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, cast
 
 from ordercast.broker.archive.memory_files import MemoryFiles
-from ordercast.broker.archive.ports import HOLE, LOST
+from ordercast.broker.archive.ports import DOUBT, HOLE, LOST
 from ordercast.broker.archive.records import decode_record
-from ordercast.broker.archive.segment_map import Unavailable, within
+from ordercast.broker.archive.segment_map import Unavailable
 from ordercast.broker.archive.topic_archive import TopicArchive
+from ordercast.client.history import HistoryRead, HistoryReader, at
 from ordercast.core.chance import salt
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Topic, ticket_of
 from ordercast.core.messages import Message
+from ordercast.pubsub.cuts import CutSet, within
 from ordercast.pubsub.filters import allows
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
@@ -26,9 +29,12 @@ from ordercast.sim.pubsub.world import PubsubWorld
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.writer import RunWriter
 from tests.support.kept_cuts import CutWatch
+from tests.support.pubsub_folding import let_fold, unfolded
 from tests.support.pubsub_lab import Finding, TableWriter, Watch, _verdict, complaints
 
 _BEGIN_MS = 2900.0
+_PLACES = 12
+"""Times at which positions are taken in a run."""
 _SETTLING = ns(45_000)
 """Longer than a session that will not come back is waited for."""
 
@@ -40,6 +46,7 @@ def run_kept(
     may_lose: bool = False,
     damaged: bool = False,
     across: bool = False,
+    folds: bool = False,
 ) -> Finding:
     """Run the scenario in memory; everything that is wrong with it, copies of the archive included."""
     writer = TableWriter()
@@ -52,12 +59,18 @@ def run_kept(
     world.delivery_watchers.append(lambda client, entry: got.setdefault(client.node, set()).add(entry.id))
     mischief = Damage(world) if damaged else None
     cuts = CutWatch(world, _BEGIN_MS, scenario.duration_ms) if across else None
+    places = PlaceWatch(world, scenario.duration_ms) if folds else None
     events, drained = live(world)
     world.clock.run_until(world.clock.now + _SETTLING)
     if mischief is not None:
         scrub(world)
         world.clock.run_until(world.clock.now + _SETTLING)
     problems = list(watch.problems)
+    if places is not None:
+        let_fold(world)
+        problems += places.problems()
+        if drained:
+            problems += unfolded(world) + uncounted(world)
     if cuts is not None:
         problems += cuts.problems()
         world.processes.processes[next(iter(world.brokers()))].counters["cuts_judged"] += len(cuts.cuts)
@@ -66,7 +79,8 @@ def run_kept(
     problems += [f"blamed: {one} blames {other}: {why}" for one, other, why in world.processes.peer_errors]
     problems += [told for told in world.complaints if not (may_lose and told.endswith((" is lost", " is cleaned")))]
     copies = copies_of(world)
-    problems += [f"{name} has holes in {topic}" for name, topic, archive in copies if _has(archive, HOLE)]
+    torn = [(name, topic) for name, topic, archive in copies if _has(archive, HOLE) or _has(archive, DOUBT)]
+    problems += [f"{name} has holes in {topic}" for name, topic in torn]
     problems += unread(world, copies, got)
     if not may_lose:
         problems += [f"{name} has lost a part of {topic}" for name, topic, archive in copies if not is_whole(archive)]
@@ -94,6 +108,66 @@ def unread(world: PubsubWorld, copies: list[tuple[str, Topic, TopicArchive]], go
                 if lacking:
                     found.append(f"{client.node} has not got {min(lacking)} and {len(lacking) - 1} more of {topic}")
     return found
+
+
+class PlaceWatch:
+    """Positions of copies that were taken while the run went on, before and after sessions were folded."""
+
+    def __init__(self, world: PubsubWorld, duration_ms: float) -> None:
+        self.world = world
+        self.taken: dict[Topic, list[Vector]] = {}
+        for i in range(_PLACES):
+            world.clock.at(ns(_BEGIN_MS + (i + 1) * (duration_ms + 2000) / _PLACES), self._look, None)
+
+    def _look(self, _: None, __: None) -> None:
+        for _, topic, archive in copies_of(self.world):
+            self.taken.setdefault(topic, []).append(archive.end)
+
+    def problems(self) -> list[str]:
+        """What lies between two positions is the same at every copy that says that it has it."""
+        found = []
+        for topic, places in self.taken.items():
+            copies = [(name, archive) for name, kept, archive in copies_of(self.world) if kept == topic]
+            pairs = [*zip([{}, *places[:-1]], places, strict=True), *((place, places[-1]) for place in places)]
+            for start, end in pairs:
+                read = [(name, got) for name, archive in copies if (got := between(archive, start, end)) is not None]
+                found += [
+                    f"{one} and {other} differ in {topic} between {start} and {end}: {sorted(mine ^ theirs)[:3]}"
+                    for (one, mine), (other, theirs) in pairwise(read)
+                    if mine != theirs
+                ]
+        return found
+
+
+def between(archive: TopicArchive, start: Vector, end: Vector) -> set[str] | None:
+    """What a reader gets from the copy between two positions; None: the copy says that it cannot."""
+    read = HistoryRead(1, archive.topic, at(start), end, cast("HistoryReader", None))
+    read.progress = dict(start)
+    got: set[str] = set()
+    try:
+        place = archive.place(start, end)
+        while place is not None and not within(end, read.progress):
+            bodies, place = archive.read(place)
+            entries = [entry.id for entry in read.fresh(bodies)[0] if entry.keys]
+            assert not got & set(entries), "twice"
+            got.update(entries)
+    except Unavailable:
+        return None
+    return got
+
+
+def uncounted(world: PubsubWorld) -> list[str]:
+    """Ended sessions that an archive counts one by one although all brokers are in place and nothing happens."""
+    brokers = world.brokers()
+    if any(broker.tree.directory.keys() != brokers.keys() for broker in brokers.values()):
+        return []
+    alive = {client.machine.session.origin for client in world.clients.values() if client.machine is not None}
+    return [
+        f"{name} counts {origin} of {topic} one by one"
+        for name, topic, archive in copies_of(world)
+        for origin in archive.cut
+        if ticket_of(origin) is not None and origin not in alive
+    ]
 
 
 class Damage:
@@ -152,7 +226,7 @@ def _has(archive: TopicArchive, state: str) -> bool:
 
 
 def is_whole(archive: TopicArchive) -> bool:
-    return not archive.manifest.floor and not _has(archive, LOST) and not _has(archive, HOLE)
+    return not archive.manifest.floor and not any(_has(archive, state) for state in (LOST, HOLE, DOUBT))
 
 
 def keys_of(archive: TopicArchive) -> set[str]:
@@ -165,13 +239,14 @@ def differences(copies: list[tuple[str, Topic, TopicArchive]]) -> list[str]:
     whole = [copy for copy in copies if is_whole(copy[2])]
     for i, (one, topic, mine) in enumerate(whole):
         for other, same, theirs in whole[i + 1 :]:
-            if same == topic and _set(mine, theirs.cut) != _set(theirs, mine.cut):
+            if same == topic and _set(mine, theirs.end) != _set(theirs, mine.end):
                 found.append(f"{one} and {other} have not the same of {topic}")
     return found
 
 
 def _set(archive: TopicArchive, cut: Vector) -> set[str]:
-    return {entry.id for entry in entries_of(archive) if entry.number <= cut.get(entry.origin, 0)}
+    reached = CutSet(cut)
+    return {entry.id for entry in entries_of(archive) if reached.has(entry.origin, entry.number)}
 
 
 def _show(world: PubsubWorld, recorder: Recorder, copies: list[tuple[str, Topic, TopicArchive]]) -> list[str]:
@@ -179,14 +254,14 @@ def _show(world: PubsubWorld, recorder: Recorder, copies: list[tuple[str, Topic,
     shown = []
     newest: dict[Topic, Vector] = {}
     for _, topic, archive in copies:
-        known = newest.setdefault(topic, dict(archive.cut))
-        if within(known, archive.cut):
-            newest[topic] = dict(archive.cut)
+        known = newest.setdefault(topic, archive.end)
+        if within(known, archive.end):
+            newest[topic] = archive.end
     for name, topic, archive in copies:
         node = f"archive-{name}-{topic}"
         info = {"topic": topic}
         compacted = any(rule.compact != "none" for rule in world.layout.keep)
-        if is_whole(archive) and within(newest[topic], archive.cut) and not compacted:
+        if is_whole(archive) and within(newest[topic], archive.end) and not compacted:
             info["from"] = "everything"
         shown.append(node)
         recorder.event("subscribe", node, world.clock.now, info)

@@ -45,6 +45,9 @@ class FakeTopics:
     def attached(self) -> None:
         self.told.append("attached")
 
+    def left_behind(self) -> None:
+        self.told.append("left_behind")
+
     def parent_lost(self) -> None:
         self.told.append("parent_lost")
 

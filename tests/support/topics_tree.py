@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, ClassVar
 
+from ordercast.broker.archive.memory_files import MemoryFiles
 from ordercast.broker.place import NO_LIMIT, BrokerPlace, NoBrokerLedger, SavedBroker
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of, ticketed
@@ -26,6 +27,7 @@ from ordercast.pubsub.client_packets import (
     Unsubscribe,
 )
 from ordercast.pubsub.closed import ClosedSessions
+from ordercast.pubsub.keeping import KeepRule
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received
 from ordercast.pubsub.settings import BrokerSettings
@@ -42,6 +44,7 @@ class HandOverlay:
         self.life = 0
         self.term = (0, NodeId(""))
         self.is_root = self.seeking = self.decides = False
+        self.member = True
         self.parent: Connection | None = None
         self.parent_name: NodeId | None = None
         self.children: dict[Connection, NodeId] = {}
@@ -160,9 +163,14 @@ class Tree:
     """What brokers are made of; a test of a rule replaces it."""
 
     def __init__(
-        self, parents: dict[str, str], *, seal_key: bytes = b"", max_payload_bytes: int = NO_LIMIT, **settings: Any
-    ) -> None:
-        self.place = BrokerPlace(NodeId(""), "", {}, max_payload_bytes=max_payload_bytes, seal_key=seal_key)
+        self, parents: dict[str, str], *, seal_key: bytes = b"", max_payload_bytes: int = NO_LIMIT,
+        keep: tuple[KeepRule, ...] = (), **settings: Any,
+    ) -> None:  # fmt: skip
+        self.place = BrokerPlace(
+            NodeId(""), "", {}, max_payload_bytes=max_payload_bytes, seal_key=seal_key, keep=keep
+        )  # fmt: skip
+        self.disks: dict[str, MemoryFiles] = {}
+        """Of the brokers, where topics are kept; a test may take one away."""
         self.now_ns = 0
         self.settings = BrokerSettings(**{"partitions": "excluded", "safe_copies": 1, "order_scope": "key", **settings})
         self.ends: dict[tuple[str, Connection], tuple[str, Connection]] = {}
@@ -188,9 +196,11 @@ class Tree:
         overlay = self.overlays[name] = HandOverlay(NodeId(name), self.directory)
         overlay.life = life
         self.dead.discard(name)
+        files = self.disks.setdefault(name, MemoryFiles(int)) if self.place.keep else None
         self.brokers[name] = self.topics_type(
-            self.settings, TreeWires(self, name), overlay, NoBrokerLedger(), saved, self.place
+            self.settings, TreeWires(self, name), overlay, NoBrokerLedger(), saved, self.place, files
         )
+        self.brokers[name].started()
 
     def wires(self, name: str) -> TreeWires:
         wires = self.brokers[name].wires

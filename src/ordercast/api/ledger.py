@@ -20,6 +20,7 @@ from ordercast.core.ids import NodeId, Origin, Topic, origin_of, ticketed
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.log.files import PRIVATE_FILE, make_private
 from ordercast.pubsub.closed import Closed, ClosedSessions
+from ordercast.pubsub.cuts import intervals, plain
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.seals import cut
@@ -166,6 +167,8 @@ class SqliteLedger:
         """ARC-S6: what passed since the last session was heard of is read where the topic is kept."""
         row = self._db.execute("SELECT body FROM replays WHERE topic = ?", (topic,)).fetchone()
         reached = kept.have.vector() if row is None else _decode_replay(row[0]).progress
+        if row is None:  # It was a member when it heard that they are closed: it had everything of them.
+            reached |= intervals(self._closed.summary())
         self.replay(topic, SavedReplay(reached, optional=told))
 
     def saved(self) -> SavedClient:
@@ -295,7 +298,7 @@ class SqliteLedger:
             return
         self._write_one("INSERT OR REPLACE INTO replays VALUES (?, ?)", (topic, _encode(replay)))
         if replay.until is not None:
-            kept.have.raise_to(replay.progress)
+            kept.have.raise_to(plain(replay.progress))
 
     def lost(self, unanswered: Sequence[Publication]) -> None:
         self.set_fact("lost", 1)  # The next connect begins a new session.

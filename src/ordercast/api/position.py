@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ordercast.client.history import EARLIEST, Start, at, within
+from ordercast.client.history import EARLIEST, Start, at
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.wire import NOT_DECODABLE
+from ordercast.pubsub.cuts import folded, is_interval, senseless_interval, within
 from ordercast.pubsub.received import Vector
 
 _PREFIX = "cut1."
@@ -26,14 +27,17 @@ _decode = msgspec.msgpack.Decoder(dict[Topic, Vector]).decode
 class Position:
     """A cut: per topic and publisher, everything up to a number. Opaque; `str` gives it to keep, `parse` takes it back.
 
+    Publishers whose sessions have ended stand in it as intervals, so that it does not grow with them.
+
     Positions are partly ordered: `a < b` if b has everything that a has and more; `a.concurrent(b)` if each has
-    something that the other has not.
+    something that the other has not. Of a session that had ended for b and not for a, `a` may have everything too:
+    then a comes before b, although nothing lies between them.
     """
 
     __slots__ = ("_cuts",)
 
     def __init__(self, cuts: Mapping[Topic, Vector]) -> None:
-        self._cuts = {topic: dict(sorted(cut.items())) for topic, cut in sorted(cuts.items())}
+        self._cuts = {topic: dict(sorted(folded(cut).items())) for topic, cut in sorted(cuts.items())}
 
     def of(self, topic: str) -> Vector:
         """The cut of one topic."""
@@ -48,14 +52,15 @@ class Position:
         return _PREFIX + base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
     def __repr__(self) -> str:
-        told = {topic: sum(cut.values()) for topic, cut in self._cuts.items()}
-        return f"<Position behind {told}>"
+        told = {topic: sum(n for o, n in cut.items() if not is_interval(o)) for topic, cut in self._cuts.items()}
+        ended = any(is_interval(origin) for cut in self._cuts.values() for origin in cut)
+        return f"<Position behind {told}{', and what ended sessions published' if ended else ''}>"
 
     @classmethod
     def parse(cls, text: str) -> Position:
         """The position that `str` wrote as this text; a UsageError if it is none."""
         cuts = _unpacked(text)
-        if cuts is None or any(not 0 <= number < _MOST for cut in cuts.values() for number in cut.values()):
+        if cuts is None or any(map(_is_senseless, cuts.values())):
             raise UsageError(f"position: {text[:40]!r} is none")
         return cls(cuts)
 
@@ -80,6 +85,10 @@ class Position:
     def concurrent(self, other: Position) -> bool:
         """Neither has everything that the other has."""
         return not self <= other and not other <= self
+
+
+def _is_senseless(cut: Vector) -> bool:
+    return any(not 0 <= number < _MOST for number in cut.values()) or bool(senseless_interval(cut))
 
 
 def _unpacked(text: str) -> dict[Topic, Vector] | None:

@@ -28,6 +28,7 @@ from ordercast.client.work.words import (
 )
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic, publisher_of
+from ordercast.pubsub.cuts import closed_in
 from ordercast.pubsub.extras import MOST_HEADER_BYTES, MOST_HEADERS
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
@@ -176,7 +177,7 @@ class LeaderTask:
         reports: Inbox = await self._client.subscribe(report_topic(self._topic, self._group))
         leader = self._leader = WorkLeader(epoch, last, self._settings, now_ns(self._loop))
         if last is None:
-            leader.done.raise_to(await self._beginning())
+            leader.begin_behind(await self._beginning())
         self._spawn(self._read_state(state, epoch))
         self._spawn(self._read_reports(reports, leader))
         self._spawn(self._read_work(leader))
@@ -255,7 +256,7 @@ class LeaderTask:
                 if lost.earliest is None:
                     raise TopicNotKept(f"group {self._group!r}: {lost}") from None
                 cut = lost.earliest.of(self._topic)
-                leader.done.raise_to(cut)
+                leader.begin_behind(cut)
                 continue
             await self._read_until_full(leader, inbox)
             inbox.settle()
@@ -315,6 +316,8 @@ class LeaderTask:
             if leader.dirty and not self._recording:
                 self._loop.call_later(_RECORD_S, self._stirred.set)
             return
+        if leader.dirty:
+            leader.fold(closed_in(self._client.taken_up_to(self._topic)))
         progress = leader.progress()
         if progress is not None:
             self._recording, self._recorded_at = True, now

@@ -28,6 +28,7 @@ from ordercast.pubsub.client_packets import (
     StableReport,
 )
 from ordercast.pubsub.closed import is_ticket, senseless
+from ordercast.pubsub.cuts import senseless_interval
 from ordercast.pubsub.filters import check_filter, check_topic, followed, is_following
 from ordercast.pubsub.received import Summary, Vector
 from ordercast.pubsub.topic_packets import (
@@ -138,7 +139,7 @@ def _reading(packet: OpenHistory | ReadHistory | AskCopies) -> str:
 def _opened(packet: OpenHistory) -> str:
     if not 0 <= packet.amount < _MOST:
         return f"the amount {packet.amount}"
-    return _vector(packet.since) or _vector(packet.until or {})
+    return _cut(packet.since) or _cut(packet.until or {})
 
 
 def _cut_topics(topics: tuple[str, ...]) -> str:
@@ -155,11 +156,16 @@ def _topic_or_filter(name: str) -> str:
 
 
 def _round(packet: FoldRound) -> str:
-    return _first(map(_topic, packet.topics)) or _first(map(_topic_or_filter, packet.cut)) or _sessions(packet.strays)
+    topics = _first(map(_topic, packet.topics)) or _first(map(_topic_or_filter, packet.cut))
+    return topics or _sessions(packet.strays) or _sessions(packet.ended) or _cuts(packet.last)
+
+
+def _cut(cut: Vector) -> str:
+    return _vector(cut) or senseless_interval(cut)[:40]
 
 
 def _cuts(cuts: dict[Topic, Vector]) -> str:
-    return _first(_topic(topic) or _vector(cut) for topic, cut in cuts.items())
+    return _first(_topic(topic) or _cut(cut) for topic, cut in cuts.items())
 
 
 def _keep_news(packet: KeepNews) -> str:
@@ -168,7 +174,7 @@ def _keep_news(packet: KeepNews) -> str:
             check_filter(stamped.rule.filter)
         except UsageError as error:
             return str(error)
-    return _first(map(_topic, packet.topics))
+    return _first(map(_topic, (*packet.topics, *packet.aged)))
 
 
 def _attach(packet: Attach) -> str:

@@ -35,6 +35,8 @@ class TreePort(Protocol):
     """The links to the children."""
     dead: dict[NodeId, int]
     """Brokers that are known to be dead, each with its last life; empty where partitions are possible."""
+    member: bool
+    """Whether the others count it among them."""
     directory: dict[NodeId, str]
     """All brokers that belong to the tree, this one among them, and their addresses."""
 
@@ -65,6 +67,9 @@ class TopicsPort(Protocol):
 
     def stepped_down(self) -> None:
         """A root lost its lease and seeks: like `parent_lost` for a broker that had none."""
+
+    def left_behind(self) -> None:
+        """BRK-J3: the others have gone on without this broker."""
 
     def answered(self, link: Connection, asked: int) -> None:
         """BRK-L7: a neighbour has answered the Ping that it was sent at that time."""

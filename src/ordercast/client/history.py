@@ -28,6 +28,7 @@ from ordercast.pubsub.client_packets import (
     OpenHistory,
     ReadHistory,
 )
+from ordercast.pubsub.cuts import CutSet, closed_in, grow, intervals, is_interval, within
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
@@ -71,11 +72,6 @@ def at(cut: Vector) -> Start:
     return Start("position", dict(cut))
 
 
-def within(cut: Vector, other: Vector) -> bool:
-    """Whether everything in `cut` is in `other`."""
-    return all(number <= other.get(origin, 0) for origin, number in cut.items())
-
-
 class HistoryReader(Protocol):
     """Port to whoever wants the history of a topic."""
 
@@ -83,7 +79,7 @@ class HistoryReader(Protocol):
         """`progress`, `until` and `whole` are known; again, where the start was looked for anew (ARC-7)."""
 
     def history(self, read: HistoryRead, entries: Sequence[Publication], covered: Vector) -> None:
-        """The next publications in order, at least one; with them everything up to `covered` was read."""
+        """The next publications in order, if any; with them everything up to `covered` was read."""
 
     def history_over(self, read: HistoryRead) -> None:
         """Everything up to `until` was read."""
@@ -125,33 +121,47 @@ class HistoryRead(State):
         """Records that are new and wanted, and how far all of them reach."""
         assert self.progress is not None
         assert self.until is not None
-        progress, high = self.progress, self.until.get
+        progress, until = CutSet(self.progress), CutSet(self.until)
         found: list[Publication] = []
         reached: Vector = {}
         for body in records:
             record = _decode(body)
-            low = progress.get
-            if all(low(o, 0) < n <= high(o, 0) for o, n in record.covered.items()) and self._is_next(record):
+            folds = any(map(is_interval, record.covered))
+            spans = {origin: (progress.upto(origin), until.upto(origin)) for origin in record.covered}
+            if not folds and self._is_next(record, spans):
                 found.extend(record.entries)
             else:
-                found.extend(e for e in record.entries if low(e.origin, 0) < e.number <= high(e.origin, 0))
-            for origin, number in record.covered.items():
-                number = min(number, high(origin, 0))  # noqa: PLW2901
-                if number > low(origin, 0):
-                    progress[origin] = reached[origin] = number
+                found.extend(
+                    e for e in record.entries
+                    if until.has(e.origin, e.number) and not progress.has(e.origin, e.number)
+                )  # fmt: skip
+            news = _news(record.covered, spans, until) if folds else {
+                o: min(n, spans[o][1]) for o, n in record.covered.items() if min(n, spans[o][1]) > spans[o][0]
+            }  # fmt: skip
+            grow(self.progress, news)
+            grow(reached, news)
+            if folds:
+                progress = CutSet(self.progress)
         return found, reached
 
-    def _is_next(self, record: _ReadRecord) -> bool:
-        """Whether all of it is new: its first publication of each publisher is."""
-        assert self.progress is not None
-        low = self.progress.get
+    def _is_next(self, record: _ReadRecord, spans: dict[Origin, tuple[int, int]]) -> bool:
+        """Whether all of it is new and wanted: its first publication of each publisher, and the last."""
+        if not all(spans[origin][0] < number <= spans[origin][1] for origin, number in record.covered.items()):
+            return False
         first: dict[Origin, int] = {}
         for entry in record.entries:
             if entry.origin not in first:
                 first[entry.origin] = entry.number
                 if len(first) == len(record.covered):
                     break
-        return all(number > low(origin, 0) for origin, number in first.items())
+        return all(number > spans.get(origin, (number, 0))[0] for origin, number in first.items())
+
+
+def _news(covered: Vector, spans: dict[Origin, tuple[int, int]], until: CutSet) -> Vector:
+    """What is read with a record that says of sessions that they are closed; of others more may be wanted later."""
+    counted = {o: min(n, spans[o][1]) for o, n in covered.items() if not is_interval(o)}
+    news = {origin: number for origin, number in counted.items() if number > spans[origin][0]}
+    return news | intervals(until.closed.shared_with(closed_in(covered)))
 
 
 class Histories(State):
@@ -307,9 +317,9 @@ class Histories(State):
         """Ask for the next piece, unless there is none, or the application has enough to do."""
         if read.connection is None or read.progress is None or read.until is None or read.asked:
             return
-        if within(read.until, read.progress):
+        if read.place is None or within(read.until, read.progress):
             self._over(read)
-        elif read.untaken < _WINDOW and read.place is not None:
+        elif read.untaken < _WINDOW:
             read.asked = True
             self.wires.send(read.connection, ReadHistory(read.topic, read.number, read.place))
             self._expect(read)
@@ -329,15 +339,17 @@ class Histories(State):
             read.begun = True
             read.untaken += len(shown)
             read.reader.history(read, shown, reached)
-        if read.number not in self.reads:
-            return
-        if packet.place is None and not within(read.until, read.progress):
-            read.said.append(("behind", {}))
-            self._next_copy(read)
-        else:
+        if read.number in self.reads:
             self._read_on(read)
 
     def _over(self, read: HistoryRead) -> None:
+        """All of it was read: the copy had it all when it was opened, and this was the last piece."""
+        assert read.progress is not None
+        assert read.until is not None
+        rest = {origin: number for origin, number in read.until.items() if number > read.progress.get(origin, 0)}
+        if rest:
+            grow(read.progress, rest)
+            read.reader.history(read, (), rest)
         self.end(read)
         read.reader.history_over(read)
 

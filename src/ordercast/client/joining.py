@@ -169,9 +169,9 @@ class TopicJoining(State):
             info = {"topic": packet.topic, "broker": session.edge.broker}
             whole = {INFO_FROM: FROM_EVERYTHING} if self.past.is_whole(packet.topic) else {}
             session.wires.note("subscribe", {**info, **whole})
-        membership.granted(packet.base)
+        membership.granted(packet.base, aged=packet.aged)
         self.stability.raise_base(membership, packet.base)
-        self.past.granted(membership, packet.base)
+        self.past.granted(membership, membership.with_closed(packet.base, session.closed))
 
     def live(self, packet: Live) -> None:
         """BRK-C6: the outbox again, in order, then what is new."""

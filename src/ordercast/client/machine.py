@@ -197,7 +197,10 @@ class ClientMachine(ProcessMachine):
         """Up to where, per publisher, the application has taken the topic."""
         membership = self.topics.get(topic)
         past = self.replays.position(topic)
-        return past if past is not None else membership.consumed_vector() if membership is not None else {}
+        if past is not None or membership is None:
+            return past or {}
+        taken = membership.consumed_vector()
+        return membership.with_closed(taken, self.session.closed) if membership.receiving else taken
 
     def watch(self, pattern: str, past: PastStart | None = None) -> None:
         """Subscribe to every topic that the filter takes in, now and later; ARC-S7: with the past of those kept."""

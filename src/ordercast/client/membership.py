@@ -15,6 +15,7 @@ from ordercast.core.state import State
 from ordercast.pubsub.batches import follow_each_other, new_ones, weighed_pieces
 from ordercast.pubsub.client_packets import Sealed
 from ordercast.pubsub.closed import ClosedSessions
+from ordercast.pubsub.cuts import folded, intervals
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.seals import NO_SEAL, SEAL_BYTES, cut
@@ -80,6 +81,8 @@ class Membership(State):
         self.ahead: frozenset[Origin] = frozenset()
         """Publishers of whom more is known to be stable here than the edge knew when it granted the membership."""
         self.levels: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self.aged = False
+        """Sessions of the topic are closed, of which nothing is counted one by one."""
 
     def rename(self, origin: Origin) -> None:
         """BRK-F1: the session has another ticket; nothing was ever sent under the name before."""
@@ -243,8 +246,9 @@ class Membership(State):
         self.reported = vector
         return vector
 
-    def granted(self, base: Vector) -> None:
-        """The edge knows so much to be stable."""
+    def granted(self, base: Vector, *, aged: bool) -> None:
+        """The edge knows so much to be stable; `aged`: and everything of closed sessions of the topic."""
+        self.aged = self.aged or aged
         self.ahead = frozenset(origin for origin, number in self.base.items() if number > base.get(origin, 0))
 
     def stable(self, base: Vector, closed: ClosedSessions) -> Vector:
@@ -269,12 +273,17 @@ class Membership(State):
                 del self.outbox[number]
         return grown
 
+    def with_closed(self, cut: Vector, closed: ClosedSessions) -> Vector:
+        """ARC-12: the cut as one of a kept topic: everything of sessions that are closed is in it."""
+        return folded(cut | intervals(closed.summary())) if self.aged else cut
+
     def fold(self, closed: ClosedSessions) -> None:
         """BRK-F8: what was delivered of closed sessions is stable; nothing of them is remembered one by one."""
         for origin in [origin for origin in {*self.have.low, *self.have.extras, *self.base} if origin in closed]:
             self.have.forget(origin)
             self.base.pop(origin, None)
             self.base_seals.pop(origin, None)
+            self.aged = True
         self.history = [entry for entry in self.history if entry.origin not in closed]
         self.sealed = [one for one in self.sealed if any(entry.origin not in closed for entry in one[0])]
         self.ahead = frozenset(closed.without(self.ahead))

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ordercast.client.ports import NO_SEALS, SavedClient, SavedReplay, SavedTopic
 from ordercast.core.ids import Origin, Topic, ticketed
 from ordercast.pubsub.closed import Closed, ClosedSessions
+from ordercast.pubsub.cuts import plain
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.seals import cut
@@ -129,7 +130,7 @@ class MemoryClientLedger:
         kept = self._of(topic)
         kept.replay = replay
         if replay is not None and replay.until is not None:
-            kept.have.raise_to(replay.progress)
+            kept.have.raise_to(plain(replay.progress))
 
     def lost(self, unanswered: Sequence[Publication]) -> None:
         self.unanswered = list(unanswered)

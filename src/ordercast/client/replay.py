@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from ordercast.client.history import Histories, HistoryRead, Start, at, within
+from ordercast.client.history import Histories, HistoryRead, Start, at
 from ordercast.client.joining import TopicJoining
 from ordercast.client.membership import Membership
 from ordercast.client.ports import SavedReplay
@@ -19,6 +19,8 @@ from ordercast.client.session import Session
 from ordercast.client.settings import ns
 from ordercast.core.ids import Topic
 from ordercast.core.state import State
+from ordercast.pubsub.closed import Closed
+from ordercast.pubsub.cuts import closed_in, common, folded, grow, plain, within
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
@@ -76,8 +78,7 @@ class SubscriptionReplay(State):
         if self.until is None:
             self.progress = dict(cut)
         else:
-            for origin, number in self.until.items():
-                self.progress[origin] = max(self.progress.get(origin, 0), min(cut.get(origin, 0), number))
+            grow(self.progress, common(cut, self.until))
         self.taken = dict(self.progress)
 
     def keep_latest(self, entries: Sequence[Publication]) -> None:
@@ -98,7 +99,7 @@ class Replays(State):
     """The subscriptions of a client that begin in the past, by topic."""
 
     constant: ClassVar[tuple[str, ...]] = (
-        "wires", "ledger", "app", "members", "at_once", "histories", "joining", "release"
+        "wires", "ledger", "app", "members", "at_once", "histories", "joining", "release", "close"
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +109,7 @@ class Replays(State):
         self.ledger = session.ledger
         self.app = session.app
         self.members = session.topics
+        self.close: Callable[[Closed], None] = session.close
         self.at_once = session.settings.consumes_at_once
         self.histories = histories
         self.joining = joining
@@ -187,7 +189,7 @@ class Replays(State):
 
     def history(self, read: HistoryRead, entries: Sequence[Publication], covered: Vector) -> None:
         replay = self.topics[read.topic]
-        replay.progress.update(covered)
+        grow(replay.progress, covered)
         if replay.latest_only:
             replay.keep_latest(entries)
             read.untaken = 0
@@ -217,7 +219,7 @@ class Replays(State):
             size, covered = replay.pending.popleft()
             count -= size
             taken += size
-            replay.taken.update(covered)
+            grow(replay.taken, covered)
         if replay.pending and count:
             size, covered = replay.pending[0]
             replay.pending[0] = (size - count, covered)
@@ -263,8 +265,9 @@ class Replays(State):
         replay = self.topics.get(membership.topic)
         if replay is None or replay.phase != JOINING:
             return
-        membership.have.raise_to(replay.progress)
-        replay.until = dict(base)
+        membership.have.raise_to(plain(replay.progress))
+        self.close(closed_in(replay.progress))  # A copy may know of them before the edge does.
+        replay.until = folded(base)
         replay.phase = CLOSING
         self._write_down(replay)
         self._close(replay)

@@ -114,6 +114,8 @@ class Granted(Packet, frozen=True, tag=10):
     new: bool
     receives: bool = True
     """As the Resume said that this answers."""
+    aged: bool = False
+    """ARC-13: sessions of the topic are closed; the base says nothing of them."""
 
 
 class Live(Packet, frozen=True, tag=11):
@@ -264,7 +266,8 @@ class OpenHistory(Packet, frozen=True, tag=25):
     """ARC-7, to a broker that keeps the topic, also without an Attach: begin to read.
 
     From where, by `start`: `position`: behind the cut `since`. `earliest`. `time`: from what was kept at `amount`
-    milliseconds of the epoch or later. `last`: at least the last `amount` publications.
+    milliseconds of the epoch or later. `last`: at least the last `amount` publications. `repair`: behind `since`, up to
+    an end with all sessions that are closed.
     """
 
     topic: Topic
@@ -286,7 +289,8 @@ class HistoryOpened(Packet, frozen=True, tag=26):
     until: Vector
     whole: bool
     """Nothing before `since` was ever removed or lost: it is the beginning of the topic."""
-    place: tuple[int, int]
+    place: tuple[int, int] | None
+    """None: nothing lies between the two."""
 
 
 class ReadHistory(Packet, frozen=True, tag=27):

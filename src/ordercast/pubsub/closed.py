@@ -66,6 +66,30 @@ class ClosedSessions(State):
                 self._bounds[issuer] = news[issuer] = now
         return news
 
+    def has_all(self, closed: Mapping[str, Iterable[int]]) -> bool:
+        """Whether all of these are closed."""
+        known = self._bounds.get
+        return all(
+            known(issuer) == bounds or _has_all(known(issuer, ()), tuple(bounds)) for issuer, bounds in closed.items()
+        )
+
+    def shared_with(self, closed: Mapping[str, Iterable[int]]) -> Closed:
+        """Those of these that are closed."""
+        found = {issuer: _shared(self._bounds.get(issuer, ()), tuple(bounds)) for issuer, bounds in closed.items()}
+        return {issuer: bounds for issuer, bounds in found.items() if bounds}
+
+    def but(self, origins: Iterable[Origin]) -> Closed:
+        """All of them without these."""
+        left = dict(self.summary())
+        for issuer, number in filter(None, map(ticket_of, origins)):
+            bounds = left.get(issuer, ())
+            place = bisect_right(bounds, number)
+            if place % 2:
+                around = [bounds[place - 1], number, number + 1, bounds[place]]
+                parts = [*(around[:2] if around[0] < number else ()), *(around[2:] if number + 1 < around[3] else ())]
+                left[issuer] = (*bounds[: place - 1], *parts, *bounds[place + 1 :])
+        return {issuer: bounds for issuer, bounds in left.items() if bounds}
+
     def summary(self) -> Closed:
         return {issuer: self._bounds[issuer] for issuer in sorted(self._bounds)}
 
@@ -75,6 +99,24 @@ def _union(before: tuple[int, ...], bounds: tuple[int, ...]) -> tuple[int, ...]:
     for first, behind in zip(bounds[::2], bounds[1::2], strict=True):
         _add(both, first, behind)
     return tuple(both)
+
+
+def _has_all(mine: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
+    """Whether each of their intervals lies in one of mine."""
+    for first, behind in zip(theirs[::2], theirs[1::2], strict=True):
+        place = bisect_right(mine, first)
+        if place % 2 == 0 or mine[place] < behind:
+            return False
+    return True
+
+
+def _shared(mine: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
+    shared: list[int] = []
+    for first, behind in zip(theirs[::2], theirs[1::2], strict=True):
+        for low, high in zip(mine[::2], mine[1::2], strict=True):
+            if max(first, low) < min(behind, high):
+                shared += [max(first, low), min(behind, high)]
+    return tuple(shared)
 
 
 def _add(bounds: list[int], first: int, behind: int) -> None:

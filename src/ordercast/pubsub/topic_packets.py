@@ -240,6 +240,10 @@ class FoldRound(Packet, frozen=True, tag=110):
     """BRK-F9: sessions that are members of nothing: which of them are connected with you?"""
     cut: tuple[str, ...] = ()
     """ARC-C2: topics and filters, of which everybody notes how far it has come."""
+    ended: tuple[Origin, ...] = ()
+    """BRK-F4: the sessions, where topics are kept."""
+    last: dict[Topic, Vector] = msgspec.field(default_factory=dict)
+    """What the root has of them in kept topics: whoever keeps those says if it has something else."""
 
 
 class FoldAnswer(Packet, frozen=True, tag=111):
@@ -282,6 +286,8 @@ class KeepNews(Packet, frozen=True, tag=104):
     able: dict[NodeId, tuple[int, bool]]
     topics: tuple[Topic, ...] = ()
     """ARC-S7: of which somebody has a history."""
+    aged: tuple[Topic, ...] = ()
+    """ARC-13: of which sessions are folded."""
 
 
 TOPIC_PACKETS: tuple[type[Packet], ...] = (

@@ -39,9 +39,9 @@ class Ladder:
 
 def topic_by_topic(options: ReadOptions, start: Position, end: Position, most: int) -> Position:
     """A position on the way to `end` that is closed in each topic: each gives its share of the limit, at least one."""
-    whole = cuts.size(start, end)
-    if not most or whole <= most:
+    if not most:
         return end
+    whole = max(1, cuts.size(start, end))
     found = {}
     for topic in end.topics:
         begin = start.of(topic) if topic in start.topics else None

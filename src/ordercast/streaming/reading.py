@@ -70,6 +70,21 @@ def ranges(options: ReadOptions, start: Position, end: Position) -> list[TopicRa
     ]
 
 
+def is_anything(options: ReadOptions, start: Position, end: Position) -> bool:
+    """Whether a message lies between two positions.
+
+    Where sessions have ended in between, and nothing else has come, nobody can tell without a look.
+    """
+    known = set(start.topics)
+    for topic in end.topics:
+        begin, behind = start.of(topic), end.of(topic)
+        if topic not in known or cuts.counted(begin, behind):
+            return True
+        if cuts.newly_closed(begin, behind) and any(messages(options, TopicRange(topic, begin, behind))):
+            return True
+    return False
+
+
 def messages(options: ReadOptions, wanted: TopicRange) -> Iterator[Sequence[Publication]]:
     """Everything in the range, many at a time, each message once, whichever copies die meanwhile.
 
@@ -95,7 +110,7 @@ def messages(options: ReadOptions, wanted: TopicRange) -> Iterator[Sequence[Publ
 
 def within(options: ReadOptions, topic: str, start: Vector | None, end: Vector, most: int) -> Vector:
     """The cut behind the next `most` messages of a topic, in the order of a copy: closed, as every beginning of it."""
-    if cuts.between(start or {}, end) <= most:
+    if cuts.between(start or {}, end) <= most and not cuts.newly_closed(start or {}, end):
         return end
     reached, left = dict(start or {}), most
     for batch in messages(options, TopicRange(topic, start, end)):

@@ -117,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if ahead is None:
             return start
         self._latest = ahead = cuts.joined(begin, ahead)
-        if ahead <= begin and set(ahead.topics) == set(begin.topics):
+        if not reading.is_anything(self._options, begin, ahead):
             return start
         return self._offset(self._next(begin, ahead, most))
 

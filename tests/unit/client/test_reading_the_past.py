@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from ordercast.broker.archive.ports import Record
 from ordercast.broker.archive.records import encode_record
 from ordercast.broker.archive.segment_map import covered_by
-from ordercast.client.history import EARLIEST, Start, at
+from ordercast.client.history import EARLIEST, HistoryRead, HistoryReader, Start, at
 from ordercast.client.memory_ledger import MemoryClientLedger
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Peer
@@ -20,8 +22,10 @@ from ordercast.pubsub.client_packets import (
     Live,
     NoHistory,
     OpenHistory,
+    SessionsClosed,
     TopicState,
 )
+from ordercast.pubsub.cuts import intervals
 from ordercast.pubsub.received import Vector
 from tests.support.client_edge import HandEdge, publication
 
@@ -218,3 +222,38 @@ def test_a_history_whose_beginning_lies_beyond_the_membership_by_now_is_over() -
     assert not reader.told
     assert reader.edge.client.taken_up_to(T) == cut(9)
     assert not reader.edge.client.replays.topics
+
+
+def test_the_past_ends_with_all_of_the_sessions_that_are_closed_when_the_edge_says_that_there_are_any() -> None:
+    """ARC-12: a base says nothing of them; a reader that was at the end before may lack what they published last."""
+    reader = reading(EARLIEST)
+    reader.opens(0, 0)
+    reader.edge.say(SessionsClosed({"0.b1": (1, 4)}), TopicState(T, {}, {}), on=EDGE)
+    reader.edge.say(Granted(T, cut(2), new=True, aged=True), Live(T), on=EDGE)
+    reader.finds_the_copy()
+    assert reader.asked.until == cut(2) | {"~1.0.b1": 3}
+
+
+def test_where_no_session_of_the_topic_is_closed_a_position_says_nothing_of_those_that_are() -> None:
+    reader = reading(EARLIEST)
+    reader.opens(0, 0)
+    reader.edge.say(SessionsClosed({"0.b1": (1, 4)}), TopicState(T, {}, {}), on=EDGE)
+    reader.edge.say(Granted(T, cut(2), new=True), Live(T), on=EDGE)
+    reader.finds_the_copy()
+    assert reader.asked.until == cut(2)
+
+
+def test_what_a_copy_says_to_be_closed_beyond_the_end_is_not_taken_for_read() -> None:
+    """The session of bob is closed in the record; the end that was asked for is from before, and has less of it."""
+    origin = Origin("bob~1.1.0.b1")
+    read = HistoryRead(1, T, EARLIEST, {origin: 1}, _nobody())
+    read.progress = {}
+    entries = tuple(publication(origin, number) for number in (1, 2))
+    body = encode_record(Record(0, covered_by(entries) | intervals({"0.b1": (1, 2)}), entries))
+    found, reached = read.fresh([body])
+    assert [entry.number for entry in found] == [1]
+    assert reached == {origin: 1}
+
+
+def _nobody() -> HistoryReader:
+    return cast("HistoryReader", None)

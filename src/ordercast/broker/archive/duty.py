@@ -16,6 +16,8 @@ from ordercast.pubsub.keeping import KeepRule, StampedRule
 from ordercast.pubsub.topic_packets import KeepNews
 
 TICK = ("topics", "archive")
+_READ_AT_ONCE = 8
+"""Archives of a former life that are looked at in one turn, though nobody has asked for them."""
 
 
 class Lookers(Protocol):
@@ -63,11 +65,12 @@ class ArchiveDuty(TopicsPart):
         kept.able.update(able)
         topics = tuple(topic for topic in news.topics if topic not in kept.named)
         kept.named.update(topics)
-        if not rules and not able and not topics:
+        aged = kept.learn_aged(news.aged)
+        if not rules and not able and not topics and not aged:
             return
         if rules and kept.files is not None:
             kept.files.keep_rules(kept.rules.everything())
-        self._spread(KeepNews(rules, able, topics), source)
+        self._spread(KeepNews(rules, able, topics, aged), source)
         self.lookers.learned(topics)
         if not rules and not able:
             return
@@ -92,7 +95,7 @@ class ArchiveDuty(TopicsPart):
         """A new neighbour in the tree: it is told everything."""
         if self.kept.rules:
             able, topics = dict(sorted(self.kept.able.items())), tuple(sorted(self.kept.named))
-            self.wires.send(link, KeepNews(self.kept.rules.everything(), able, topics))
+            self.wires.send(link, KeepNews(self.kept.rules.everything(), able, topics, tuple(sorted(self.kept.aged))))
 
     # ARC-2: the topics
 
@@ -108,11 +111,16 @@ class ArchiveDuty(TopicsPart):
         if new:
             self.learn(KeepNews((), {}, new), None)
 
+    def age(self, topics: Iterable[Topic]) -> None:
+        """ARC-13: tell everybody of which topics sessions are folded, before they hear which sessions."""
+        self.learn(KeepNews((), {}, (), tuple(topics)), None)
+
     def look_at_all(self) -> None:
         """Rules, or the brokers that share the work, have changed."""
         self.directory = tuple(self.tree.directory)
         self.kept.forget_strangers()
         self._name(self.kept.topics())
+        self.age(self.kept.aged_here())
         self.learned(self.book.topics())
         for topic in self.kept.topics():
             if self.kept.rule_of(topic) is None:
@@ -126,14 +134,26 @@ class ArchiveDuty(TopicsPart):
             if not node.kept:
                 node.kept = True
                 self.kept.stash(topic, self.kept.found.pop(topic, ()), NO_TERM)
-                self.kept.of(topic).jump(node.base)
+                archive = self.kept.of(topic)
+                archive.jump(node.base)
+                self.channels.stability.merge_base(node, dict(archive.cut), None)
                 self._name((topic,))
             self._tick_on()
+
+    def look_at(self, topics: Iterable[Topic]) -> None:
+        """BRK-F4: the root is about to fold sessions of these: whoever has an archive of them takes part."""
+        for topic in topics:
+            if self.kept.find(topic) is not None:
+                self._look_at(topic)
 
     def _stop(self, topic: Topic) -> None:
         """Only a rule that says so removes anything: a file that was edited does not."""
         self.kept.named.discard(topic)
+        self.kept.aged.discard(topic)
         stopped = any(s.rule.stopped and s.version for s in self.kept.rules.everything())
+        archive = self.kept.find(topic)
+        if archive is not None:
+            archive.take_back()
         if stopped:
             self.kept.forget(topic)
         node = self.nodes.get(topic)
@@ -152,6 +172,8 @@ class ArchiveDuty(TopicsPart):
         self.ticking = False
         if tuple(self.tree.directory) != self.directory:
             self.look_at_all()
+        for topic in self.kept.unread()[:_READ_AT_ONCE]:
+            self.kept.find(topic)
         for topic in sorted(self.kept.archives):
             rule = self.kept.rule_of(topic)
             if rule is not None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ordercast.broker.archive.ports import SegmentFiles
-from ordercast.broker.archive.segment_map import raised
 from ordercast.broker.archive.topic_archive import TopicArchive
 from ordercast.broker.place import SavedBroker
 from ordercast.broker.ports import Term
 from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
-from ordercast.core.ids import NodeId, Topic
+from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.pubsub.keeping import KeepBook, KeepRule, ranked
 from ordercast.pubsub.publications import Publication
@@ -51,6 +50,8 @@ class KeptTopics(TopicsPart):
         """Brokers that can or cannot keep anything, by their latest life; whoever is not in it can."""
         self.named: set[Topic] = set()
         """ARC-S7: topics of which some broker has a history."""
+        self.aged: set[Topic] = set()
+        """ARC-13: topics of which sessions are folded."""
 
     # Who keeps what
 
@@ -79,6 +80,9 @@ class KeptTopics(TopicsPart):
         archive = self.archives.get(topic)
         if archive is None and self.files is not None and topic in self._saved:
             archive = self.archives[topic] = TopicArchive(topic, self.files, self._saved.pop(topic))
+            if archive.damaged:
+                self._distrust(archive)
+            self._close(archive)
         return archive
 
     def of(self, topic: Topic) -> TopicArchive:
@@ -86,7 +90,76 @@ class KeptTopics(TopicsPart):
         if archive is None:
             assert self.files is not None
             archive = self.archives[topic] = TopicArchive(topic, self.files)
+            self._close(archive)
         return archive
+
+    def aged_here(self) -> list[Topic]:
+        """Topics of which sessions are folded in the archives of this broker."""
+        manifests = {**self._saved, **{topic: archive.manifest for topic, archive in self.archives.items()}}
+        return sorted(topic for topic, manifest in manifests.items() if manifest.aged)
+
+    def unread(self) -> list[Topic]:
+        """Topics that are kept, and whose archives were not looked at in this life yet."""
+        return [topic for topic in sorted(self._saved) if self.rule_of(topic) is not None]
+
+    # ARC-12, ARC-13: sessions that are closed
+
+    def close(self) -> None:
+        """Sessions were: the archives count them no more, or doubt that they have all of them."""
+        for topic in sorted(self.archives):
+            self._close(self.archives[topic])
+
+    def _close(self, archive: TopicArchive) -> None:
+        closed = self.book.closed
+        if archive.manifest.sure:
+            archive.close(closed)
+        elif archive.topic in self.aged or any(origin in closed for origin in archive.cut):
+            archive.doubt(closed)
+
+    def learn_aged(self, topics: Iterable[Topic]) -> tuple[Topic, ...]:
+        """Sessions of these topics are folded; those topics of which that is news.
+
+        Of them a base says nothing any more. A copy that was not asked then does not know what it lacks.
+        """
+        news = tuple(topic for topic in topics if topic not in self.aged)
+        self.aged.update(news)
+        for topic in news:
+            if topic in self.archives:
+                self._close(self.archives[topic])
+        return news
+
+    def distrust_all(self) -> None:
+        """This broker was struck off: what the others have folded since they have not asked it about."""
+        for topic in self.topics():
+            archive = self.find(topic)
+            if archive is not None:
+                self._distrust(archive)
+
+    def _distrust(self, archive: TopicArchive) -> None:
+        archive.take_back()
+        archive.doubt(self.book.closed)
+
+    def incomplete(self, sessions: frozenset[Origin], last: Mapping[Topic, Vector]) -> dict[Origin, set[Topic]]:
+        """BRK-F4: those of the sessions of which an archive here has not exactly what the root has, and where."""
+        found: dict[Origin, set[Topic]] = {}
+        for topic, archive in self.archives.items():
+            if self.rule_of(topic) is None:
+                continue
+            cut, numbers = archive.cut, last.get(topic, {})
+            for origin in {*(cut.keys() & sessions), *numbers}:
+                if cut.get(origin, 0) != numbers.get(origin, -1):
+                    found.setdefault(origin, set()).add(topic)
+        return found
+
+    def promise(self, topics: Iterable[Topic]) -> None:
+        """ARC-13: the root has been told twice what the archives of these topics have."""
+        assert self.files is not None
+        for topic in topics:
+            self.archives[topic].promise()
+            self._close(self.archives[topic])
+        self.files.secure()
+
+    # What becomes stable
 
     def forget(self, topic: Topic) -> None:
         """A rule says that it is kept no longer."""
@@ -104,8 +177,10 @@ class KeptTopics(TopicsPart):
         Where some of it never was here (it became stable while this broker was away), all of it is a hole.
         """
         archive = self.of(node.topic)
-        low = archive.cut.get
+        low, closed = archive.cut.get, self.book.closed
         new = {origin: number for origin, number in base.items() if number > low(origin, 0)}
+        if closed:
+            new = {origin: number for origin, number in new.items() if origin not in closed}
         if not new:
             return
         wanted = sum(number - low(origin, 0) for origin, number in new.items())
@@ -116,7 +191,7 @@ class KeptTopics(TopicsPart):
             archive.append(stable)
             self.wires.count("entries_kept", len(stable))
         else:
-            archive.jump(raised(archive.cut, new))
+            archive.jump(new)
             self.wires.count("archive_holes")
         if node.topic in self.spare:
             self._tidy(node.topic, archive.cut)
@@ -145,7 +220,8 @@ class KeptTopics(TopicsPart):
 
     def _tidy(self, topic: Topic, cut: Vector) -> None:
         term, spare = self.spare.pop(topic)
-        left = [entry for entry in spare if entry.number > cut.get(entry.origin, 0)]
+        closed = self.book.closed
+        left = [entry for entry in spare if entry.number > cut.get(entry.origin, 0) and entry.origin not in closed]
         if left:
             self.spare[topic] = (term, left)
 

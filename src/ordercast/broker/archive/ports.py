@@ -12,9 +12,10 @@ from ordercast.pubsub.keeping import StampedRule
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
-SegmentState = Literal["whole", "hole", "lost"]
+SegmentState = Literal["whole", "hole", "doubt", "lost"]
 WHOLE: SegmentState = "whole"
 HOLE: SegmentState = "hole"
+DOUBT: SegmentState = "doubt"
 LOST: SegmentState = "lost"
 
 
@@ -24,7 +25,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     kept_ms: int
     """When they were kept first, by the clock of the broker that did."""
     covered: Vector
-    """Up to where, per publisher, this record and those before it reach; also what compaction has left out."""
+    """Up to where, per publisher, this record and those before it reach; also what compaction has left out. With it,
+    in intervals, closed sessions of which nothing comes behind this record (ARC-12)."""
     entries: tuple[Publication, ...]
 
 
@@ -33,9 +35,10 @@ class SegmentInfo(msgspec.Struct, array_like=True):
 
     number: int
     covered: Vector
-    """Where it ends, of the publishers that it has anything of."""
+    """Where it ends, of the publishers that it has anything of; those that were closed meanwhile in intervals."""
     state: SegmentState = WHOLE
-    """`hole`: another copy may have what is missing here. `lost`: no copy has."""
+    """`hole`: another copy may have what is missing here. `doubt`: another copy has to say whether anything is.
+    `lost`: no copy has it."""
     sealed: bool = False
     """Nothing is added to it any more; otherwise all below but the number is found by reading it."""
     first_ms: int = 0
@@ -50,6 +53,10 @@ class ArchiveManifest(msgspec.Struct, array_like=True):
     floor: Vector = {}
     segments: list[SegmentInfo] = []
     next_number: int = 1
+    sure: bool = False
+    """ARC-13: no session of the topic is closed before this copy has said that it has all of it."""
+    aged: bool = False
+    """Sessions that published on the topic are closed."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -87,8 +94,11 @@ class SegmentFiles(Protocol):
     def add(self, topic: Topic, number: int, bodies: Sequence[bytes]) -> int:
         """Add records to the end of a segment, which begins with the first of them; the bytes that they take."""
 
-    def reopen(self, topic: Topic, number: int) -> None:
-        """A segment that was not sealed is gone on with: what is torn at its end is cut off."""
+    def reopen(self, topic: Topic, number: int) -> bool:
+        """A segment that was not sealed is gone on with: what is torn at its end is cut off; whether anything was."""
+
+    def secure(self) -> None:
+        """What was added is on the disk, not only written, when the turn ends."""
 
     def read(self, topic: Topic, number: int, offset: int, most: int) -> Piece:
         """About `most` bytes of records, at least one if there is one; offset 0 is the beginning."""

@@ -8,6 +8,7 @@ import msgspec
 
 from ordercast.broker.archive.ports import Record, SegmentFiles, SegmentInfo
 from ordercast.core.ids import Topic
+from ordercast.pubsub.cuts import folded, is_interval
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
@@ -60,6 +61,8 @@ def extend(info: SegmentInfo, kept_ms: int, covered: Vector, count: int) -> None
     info.first_ms = info.first_ms or kept_ms
     info.last_ms = max(info.last_ms, kept_ms)
     info.covered.update(covered)
+    if any(map(is_interval, covered)):
+        info.covered = folded(info.covered)
     info.count += count
 
 
@@ -96,4 +99,4 @@ def _union(records: Sequence[Record]) -> Record:
     covered: Vector = {}
     for record in records:
         covered.update(record.covered)
-    return Record(records[-1].kept_ms, covered, tuple(entry for record in records for entry in record.entries))
+    return Record(records[-1].kept_ms, folded(covered), tuple(entry for record in records for entry in record.entries))

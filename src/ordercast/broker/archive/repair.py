@@ -5,7 +5,6 @@ from __future__ import annotations
 from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.archive.ports import Record, SegmentInfo
 from ordercast.broker.archive.records import decode_record
-from ordercast.broker.archive.segment_map import raised, within
 from ordercast.broker.archive.topic_archive import TopicArchive
 from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import PeerError
@@ -15,6 +14,8 @@ from ordercast.core.process import Connection
 from ordercast.core.state import State
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.pubsub.client_packets import HistoryOpened, KeptRecords, NoHistory, OpenHistory, ReadHistory
+from ordercast.pubsub.closed import ClosedSessions
+from ordercast.pubsub.cuts import CutSet, closed_in, grow, intervals, plain, within
 from ordercast.pubsub.received import Vector
 
 REPAIR = ("topics", "repair")
@@ -28,6 +29,8 @@ class Hole(State):
         self.number = number
         self.start = start
         self.end = end
+        self.least = end
+        """What has to be in it at least."""
         self.left = left
         """Brokers that were not asked yet."""
         self.asked = NodeId("")
@@ -36,9 +39,19 @@ class Hole(State):
         self.reached: Vector = dict(start)
         self.seam: Vector | None = None
         """A cut within it: somebody has what lies on one side of it only."""
+        self.bounds = CutSet(dict(start)), CutSet(dict(end))
+
+    def ends_at(self, end: Vector) -> None:
+        """Another copy has said how far it reaches."""
+        self.end = dict(end)
+        self.bounds = self.bounds[0], CutSet(self.end)
 
     def note_seam(self, seam: Vector) -> None:
-        within_it = {o: max(self.start.get(o, 0), min(n, seam.get(o, 0))) for o, n in self.end.items()}
+        """Where only numbers are missing: what is closed in a hole belongs to no side of it alone."""
+        if not self.bounds[0].closed.has_all(self.bounds[1].closed.summary()):
+            return
+        upto = CutSet(seam).upto
+        within_it = {o: max(self.start.get(o, 0), min(n, upto(o))) for o, n in self.end.items()}
         if not within(self.end, within_it) and not within(within_it, self.start):
             self.seam = within_it
 
@@ -84,7 +97,9 @@ class ArchiveRepair(TopicsPart):
         self.reads += 1
         hole.asked = node
         self.line = self.wires.open(address)
-        self.wires.send(self.line, OpenHistory(hole.topic, self.reads, "position", hole.start, 0, hole.end))
+        doubt = self.kept.of(hole.topic).is_doubt(hole.number)
+        start, end = ("repair", None) if doubt else ("position", hole.end)
+        self.wires.send(self.line, OpenHistory(hole.topic, self.reads, start, hole.start, 0, end))
         self.wires.set_timer(REPAIR, int(self.settings.request_ms * 1e6), background=True)
 
     def _nobody_has_it(self, hole: Hole) -> None:
@@ -145,7 +160,7 @@ class ArchiveRepair(TopicsPart):
         self.wires.set_timer(REPAIR, int(self.settings.request_ms * 1e6), background=True)
         match packet:
             case HistoryOpened():
-                self._read_on(hole, packet.place)
+                self._opened(hole, packet)
             case KeptRecords():
                 self._take(hole, packet)
             case NoHistory():
@@ -153,10 +168,20 @@ class ArchiveRepair(TopicsPart):
                 hole.note_seam(packet.seam)
                 self._ask_next()
 
+    def _opened(self, hole: Hole, packet: HistoryOpened) -> None:
+        """ARC-13: in doubt, everything that the other copy has; it may not have heard of all closed sessions yet."""
+        if self.kept.of(hole.topic).is_doubt(hole.number):
+            if not within(hole.least, packet.until):
+                hole.silent = True
+                self._ask_next()
+                return
+            hole.ends_at(packet.until)
+        self._read_on(hole, packet.place)
+
     def _read_on(self, hole: Hole, place: tuple[int, int] | None) -> None:
-        if within(hole.end, hole.reached):
+        if place is None or within(hole.end, hole.reached):
             self._filled(hole)
-        elif place is None or self.line is None:
+        elif self.line is None:
             self._ask_next()
         else:
             self.wires.send(self.line, ReadHistory(hole.topic, self.reads, place))
@@ -173,18 +198,26 @@ class ArchiveRepair(TopicsPart):
 
     def _stage(self, archive: TopicArchive, hole: Hole, record: Record) -> None:
         """Only what belongs into the hole: the other copy's records have other bounds."""
-        covered = {o: min(n, hole.end.get(o, 0)) for o, n in record.covered.items()}
-        covered = {o: n for o, n in covered.items() if n > hole.start.get(o, 0)}
+        start, end = hole.bounds
+        covered = {o: min(n, end.upto(o)) for o, n in plain(record.covered).items()}
+        covered = {o: n for o, n in covered.items() if n > start.upto(o)}
+        closed = end.closed.shared_with(closed_in(record.covered))  # Of others something may come behind the hole.
+        if closed and not ClosedSessions(closed_in(hole.reached)).has_all(closed):
+            covered |= intervals(closed)
         if covered:
-            low, high = hole.start.get, hole.end.get
-            inside = tuple(e for e in record.entries if low(e.origin, 0) < e.number <= high(e.origin, 0))
+            wanted = (e for e in record.entries if end.has(e.origin, e.number))
+            inside = tuple(e for e in wanted if not start.has(e.origin, e.number))
             archive.stage(self._staged, Record(record.kept_ms, covered, inside))
-            hole.reached = raised(hole.reached, covered)
+            grow(hole.reached, covered)
 
     def _filled(self, hole: Hole) -> None:
         staged = list(self._staged)
         self._staged.clear()
-        self.kept.of(hole.topic).fill(hole.number, staged)
+        archive = self.kept.of(hole.topic)
+        if archive.is_doubt(hole.number):
+            archive.adopt(hole.number, staged, hole.end)
+        else:
+            archive.fill(hole.number, staged)
         self.wires.count("archive_holes_filled")
         self.hole = None
         self._hang_up()

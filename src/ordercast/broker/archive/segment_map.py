@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ordercast.broker.archive.ports import HOLE, LOST, ArchiveManifest
+from ordercast.broker.archive.ports import DOUBT, HOLE, LOST, ArchiveManifest, SegmentInfo
+from ordercast.pubsub.closed import ClosedSessions
+from ordercast.pubsub.cuts import CutSet, closed_in, folded, plain, union, within
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
@@ -25,20 +27,6 @@ class Unavailable(Exception):  # noqa: N818 - An answer, not a fault.
         self.seam: Vector = seam or {}
 
 
-def raised(cut: Vector, by: Vector) -> Vector:
-    """The union of two cuts."""
-    union = dict(cut)
-    for origin, number in by.items():
-        if number > union.get(origin, 0):
-            union[origin] = number
-    return union
-
-
-def within(cut: Vector, other: Vector) -> bool:
-    """Whether everything in `cut` is in `other`."""
-    return all(number <= other.get(origin, 0) for origin, number in cut.items())
-
-
 def covered_by(entries: Sequence[Publication]) -> Vector:
     covered: Vector = {}
     for entry in entries:
@@ -54,7 +42,7 @@ def start_of(manifest: ArchiveManifest, index: int) -> Vector:
         for origin, number in info.covered.items():
             if number > cut.get(origin, 0):
                 cut[origin] = number
-    return cut
+    return folded(cut)
 
 
 def whole_from(manifest: ArchiveManifest) -> Vector:
@@ -79,34 +67,45 @@ def before_last(manifest: ArchiveManifest, count: int, until: Vector) -> Vector:
 def first_hole(manifest: ArchiveManifest) -> tuple[int, Vector, Vector] | None:
     """Its number, and the cuts between which it lies."""
     for index, info in enumerate(manifest.segments):
-        if info.state == HOLE:
+        if info.state in (HOLE, DOUBT):
             start = start_of(manifest, index)
-            return info.number, start, raised(start, info.covered)
+            return info.number, start, union(start, info.covered)
     return None
 
 
-def place_of(manifest: ArchiveManifest, since: Vector, until: Vector) -> Place:
-    """ARC-7: the first segment for a reader that has everything in `since` and wants everything in `until`."""
+def place_of(manifest: ArchiveManifest, since: Vector, until: Vector) -> Place | None:
+    """ARC-7: the first segment for a reader that has everything in `since` and wants everything in `until`, if any."""
     first: Place | None = None
-    cut = dict(manifest.floor)
+    has, wants = CutSet(since), CutSet(until)
+    cut = CutSet(dict(manifest.floor))
     for info in manifest.segments:
         wanted = any(
-            number > since.get(origin, 0) and until.get(origin, 0) > max(cut.get(origin, 0), since.get(origin, 0))
-            for origin, number in info.covered.items()
-        )
-        begins = dict(cut)
-        cut.update(info.covered)
+            number > has.upto(origin) and wants.upto(origin) > max(cut.upto(origin), has.upto(origin))
+            for origin, number in plain(info.covered).items()
+        ) or _may_fold(info, has, wants, cut)  # fmt: skip
+        begins, cut = cut, CutSet(union(cut.low, info.covered))
         if not wanted:
             continue
-        if info.state in (LOST, HOLE):
+        if info.state in (LOST, HOLE, DOUBT):
             seam = begins if first is not None else cut
             lost = info.state == LOST
-            raise Unavailable("lost" if lost else "behind", whole_from(manifest) if lost else None, raised(since, seam))
+            raise Unavailable(
+                "lost" if lost else "behind", whole_from(manifest) if lost else None, union(since, seam.low)
+            )
         first = first or (info.number, 0)
-    return first or (0, 0)
+    return first
+
+
+def _may_fold(info: SegmentInfo, has: CutSet, wants: CutSet, cut: CutSet) -> bool:
+    """ARC-12: whether something of sessions that are closed in the segment may be in it, and wanted."""
+    closed = closed_in(info.covered)
+    if not closed or has.closed.has_all(closed) or cut.closed.has_all(closed):
+        return False
+    mine = ClosedSessions(closed)
+    return bool(mine.shared_with(wants.closed.summary())) or any(origin in mine for origin in plain(wants.low))
 
 
 def drop_lost_front(manifest: ArchiveManifest) -> None:
     """ARC-6: where the oldest part is lost, the history begins behind it."""
     while manifest.segments and manifest.segments[0].state == LOST:
-        manifest.floor = raised(manifest.floor, manifest.segments.pop(0).covered)
+        manifest.floor = union(manifest.floor, manifest.segments.pop(0).covered)

@@ -90,16 +90,21 @@ class Serving(TopicsPart):
         self.waiting.pop(reader, None)
 
     def _opened(self, archive: TopicArchive, packet: OpenHistory) -> Packet:
-        until = dict(archive.cut) if packet.until is None else packet.until
+        until = self._until(archive, packet)
         since = self._since(archive, packet, until)
         place = archive.place(since, until)
         rule = self.kept.rule_of(packet.topic)
         whole = not archive.manifest.floor and not since and rule is not None and rule.compact == "none"
         return HistoryOpened(packet.topic, packet.read, since, until, whole, place)
 
+    def _until(self, archive: TopicArchive, packet: OpenHistory) -> Vector:
+        if packet.until is not None:
+            return packet.until
+        return archive.whole_end if packet.start == "repair" else archive.end
+
     def _since(self, archive: TopicArchive, packet: OpenHistory, until: Vector) -> Vector:
         match packet.start:
-            case "position":
+            case "position" | "repair":
                 return packet.since
             case "time":
                 return archive.at_time(packet.amount)

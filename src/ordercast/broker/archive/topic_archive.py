@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ordercast.broker.archive.ports import HOLE, LOST, WHOLE, ArchiveManifest, Record, SegmentFiles, SegmentInfo
+from ordercast.broker.archive.ports import (
+    DOUBT,
+    HOLE,
+    LOST,
+    WHOLE,
+    ArchiveManifest,
+    Record,
+    SegmentFiles,
+    SegmentInfo,
+    SegmentState,
+)
 from ordercast.broker.archive.records import (
     READ_BYTES,
     bodies_of,
@@ -29,14 +39,14 @@ from ordercast.broker.archive.segment_map import (
     drop_lost_front,
     first_hole,
     place_of,
-    raised,
     start_of,
     whole_from,
-    within,
 )
 from ordercast.broker.topics.state.log import packets_of
 from ordercast.core.ids import Topic
 from ordercast.core.wire import NOT_DECODABLE
+from ordercast.pubsub.closed import Closed, ClosedSessions
+from ordercast.pubsub.cuts import CutSet, closed_in, intervals, plain, union, within
 from ordercast.pubsub.keeping import KeepRule
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
@@ -46,21 +56,28 @@ _AGE_PARTS = 8
 
 
 class TopicArchive:
-    """One topic's archive. `cut` is everything up to its end, holes included."""
+    """One topic's archive. `cut` and the sessions that are `closed` are everything up to its end, holes included."""
 
     def __init__(self, topic: Topic, files: SegmentFiles, manifest: ArchiveManifest | None = None) -> None:
         self.topic = topic
         self.files = files
         self.manifest = manifest if manifest is not None else ArchiveManifest({}, [])
-        self._recover()
-        self.cut = start_of(self.manifest, len(self.manifest.segments))
+        self.damaged = self._recover()
+        """Something was cut off where the last life had written."""
+        end = start_of(self.manifest, len(self.manifest.segments))
+        self.cut = plain(end)
+        self.closed = ClosedSessions(closed_in(end))
+        """ARC-12: sessions of which everything is here, and nothing is counted one by one."""
+        self.untold: Closed = {}
+        """Those of them that no record says to be closed."""
         self.appended = 0
         """Publications since the last look at what compaction could remove."""
 
-    def _recover(self) -> None:
-        """The last segment may have been written to after the manifest: it is read once, and sealed."""
+    def _recover(self) -> bool:
+        """The last segment may have been written to after the manifest: it is read once; whether it was damaged."""
+        damaged = False
         for info in [info for info in self.manifest.segments if info.state == WHOLE and not info.sealed]:
-            self.files.reopen(self.topic, info.number)
+            damaged = self.files.reopen(self.topic, info.number) or damaged
             info.covered, info.count, info.size = {}, 0, 0
             try:
                 for record in outlines_of(self.files, self.topic, info.number):
@@ -68,6 +85,8 @@ class TopicArchive:
                 info.size = size_of(self.files, self.topic, info.number)
             except NOT_DECODABLE:
                 self._set_aside(info)
+                damaged = True
+        return damaged
 
     def _set_aside(self, info: SegmentInfo) -> None:
         """ARC-11: a record in it makes no sense, although nobody has touched it: what it had is a hole."""
@@ -92,17 +111,28 @@ class TopicArchive:
 
     # Writing
 
+    @property
+    def whole_end(self) -> Vector:
+        """The same with all that are closed, for another copy."""
+        return self.cut | intervals(self.closed.summary())
+
+    @property
+    def end(self) -> Vector:
+        """The cut up to which it reaches, holes included; with closed sessions, where any of the topic are."""
+        return self.whole_end if self.manifest.aged else dict(self.cut)
+
     def append(self, entries: Sequence[Publication]) -> None:
-        """ARC-3: publications that have become stable, in the order of the log."""
+        """ARC-3: publications that have become stable, in the order of the log; ARC-12: and what was closed before."""
         now = self.files.now_ms()
         for piece in packets_of(entries):
-            self._add(Record(now, covered_by(piece), piece))
+            self._add(Record(now, covered_by(piece) | intervals(self.untold), piece))
+            self.untold = {}
 
     def _add(self, record: Record) -> None:
         info = self._active()
         info.size += self.files.add(self.topic, info.number, [encode_record(record)])
         extend(info, record.kept_ms, record.covered, len(record.entries))
-        self.cut.update(record.covered)
+        self.cut.update(plain(record.covered))
         self.appended += len(record.entries)
         if info.size >= self.files.segment_size:
             self._seal(info)
@@ -125,15 +155,66 @@ class TopicArchive:
 
     def jump(self, base: Vector) -> None:
         """ARC-4: what lies between the end and `base` has become stable without this broker."""
-        missing = {origin: number for origin, number in base.items() if number > self.cut.get(origin, 0)}
-        if not missing:
-            return
+        low = self.cut.get
+        missing = {
+            origin: number for origin, number in plain(base).items()
+            if number > low(origin, 0) and origin not in self.closed
+        }  # fmt: skip
+        if missing:
+            self._add_hole(missing, HOLE)
+            self.cut.update(missing)
+
+    def _add_hole(self, covered: Vector, state: SegmentState) -> None:
         if self.manifest.segments:
             self.manifest.segments[-1].sealed = True
         now = self.files.now_ms()
-        self.manifest.segments.append(SegmentInfo(self._new_number(), missing, HOLE, True, now, now))
-        self.cut.update(missing)
+        self.manifest.segments.append(SegmentInfo(self._new_number(), covered, state, True, now, now))
         self._note()
+
+    # ARC-12, ARC-13: sessions that are closed
+
+    def close(self, closed: ClosedSessions) -> None:
+        """These sessions are, and everything of them is here: they are not counted one by one any more."""
+        news = self.closed.merge(closed.summary())
+        if not news:
+            return
+        over = [origin for origin in self.cut if origin in self.closed]
+        for origin in over:
+            del self.cut[origin]
+        if self.manifest.aged:
+            self.untold |= news
+        elif over:
+            self._age()
+
+    def _age(self) -> None:
+        """Sessions of the topic are folded: from here on its cuts say which."""
+        manifest = self.manifest
+        if not manifest.aged:
+            manifest.aged = True
+            self.untold = self.closed.summary()
+            self._note()
+
+    def doubt(self, closed: ClosedSessions) -> None:
+        """ARC-13: of these some may be closed of whom not all is here: another copy has to say."""
+        told = closed_in(start_of(self.manifest, len(self.manifest.segments)))
+        if closed and not ClosedSessions(told).has_all(closed.summary()):
+            self._age()
+            self._add_hole(intervals(closed.summary()), DOUBT)
+        self.close(closed)
+
+    def promise(self) -> None:
+        """ARC-13: from now on no session of the topic is closed unless this copy has said that it has all of it."""
+        manifest = self.manifest
+        if not manifest.sure:
+            manifest.sure = True
+            self._note()
+
+    def take_back(self) -> None:
+        """Nobody can rely on it."""
+        manifest = self.manifest
+        if manifest.sure:
+            manifest.sure = False
+            self._note()
 
     # Holes
 
@@ -147,12 +228,16 @@ class TopicArchive:
         index = next((i for i, info in enumerate(segments) if info.number == number and info.state == HOLE), None)
         if index is None:
             return
-        hole, low, at = segments[index], start_of(self.manifest, index).get, seam.get
-        before = {origin: min(top, at(origin, 0)) for origin, top in hole.covered.items()}
-        before = {origin: top for origin, top in before.items() if top > low(origin, 0)}
-        hole.covered = {origin: top for origin, top in hole.covered.items() if top > at(origin, 0)}
+        hole, low, at = segments[index], CutSet(start_of(self.manifest, index)).upto, CutSet(seam).upto
+        before = {origin: min(top, at(origin)) for origin, top in hole.covered.items()}
+        before = {origin: top for origin, top in before.items() if top > low(origin)}
+        hole.covered = {origin: top for origin, top in hole.covered.items() if top > at(origin)}
         segments.insert(index, SegmentInfo(self._new_number(), before, HOLE, True, hole.first_ms, hole.last_ms))
         self._note()
+
+    def is_doubt(self, number: int) -> bool:
+        """Whether another copy has to say what is missing in the hole."""
+        return any(info.number == number and info.state == DOUBT for info in self.manifest.segments)
 
     def stage(self, into: list[SegmentInfo], record: Record) -> None:
         """ARC-5: write down a part of what fills a hole; it counts when all of it is there."""
@@ -175,16 +260,60 @@ class TopicArchive:
             return
         rest = {o: n for o, n in segments[index].covered.items() if n > _reach(staged, o)}
         if rest and staged:  # Publications that nobody has to be handed: all voids, or left out by compaction.
-            staged[-1].covered.update(rest)
+            staged[-1].covered = union(staged[-1].covered, rest)
         if not staged:
             staged = [SegmentInfo(self._new_number(), rest, sealed=True)]
         segments[index : index + 1] = staged
         self._note()
 
+    def adopt(self, number: int, staged: list[SegmentInfo], reached: Vector) -> None:
+        """ARC-13: what another copy has up to its end takes the place of a hole, and of the same behind it.
+
+        Nobody knows which of it belongs into the hole, and before what; the other's order is as good as this one's.
+        """
+        segments = self.manifest.segments
+        index = next((i for i, info in enumerate(segments) if info.number == number and info.state == DOUBT), None)
+        if index is None:
+            self.unstage(staged)
+            return
+        behind = [left for info in segments[index + 1 :] if (left := self._without(info, reached)) is not None]
+        rest = {o: n for o, n in reached.items() if n > _reach([*segments[:index], *staged], o)}
+        if rest:
+            staged = [*staged, SegmentInfo(self._new_number(), rest, sealed=True)]
+        segments[index:] = [*staged, *behind]
+        end = start_of(self.manifest, len(segments))
+        self.closed.merge(closed_in(end))
+        self.cut = {origin: n for origin, n in plain(end).items() if origin not in self.closed}
+        self._note()
+
+    def _without(self, info: SegmentInfo, reached: Vector) -> SegmentInfo | None:
+        """What is left of a segment without what is in the cut; what it covers stays."""
+        left = None if within(info.covered, reached) else info
+        if info.state == WHOLE:
+            if left is not None:
+                left = self._rewritten(info, CutSet(reached))
+            self.files.drop(self.topic, info.number)
+        return left
+
+    def _rewritten(self, info: SegmentInfo, without: CutSet) -> SegmentInfo:
+        left = SegmentInfo(self._new_number(), dict(info.covered), WHOLE, True, info.first_ms, info.last_ms)
+        try:
+            records = [decode_record(body) for body in bodies_of(self.files, self.topic, info.number)]
+        except NOT_DECODABLE:
+            records = []
+        if not records or size_of(self.files, self.topic, info.number) != info.size:
+            left.state = HOLE
+            return left
+        kept = [tuple(e for e in record.entries if not without.has(e.origin, e.number)) for record in records]
+        left.count = sum(map(len, kept))
+        bodies = [encode_record(Record(r.kept_ms, r.covered, e)) for r, e in zip(records, kept, strict=True)]
+        left.size = self.files.add(self.topic, left.number, bodies)
+        return left
+
     def give_up(self, number: int) -> None:
         """ARC-6: no copy has it. Where it is the oldest part, the history begins behind it."""
         for info in self.manifest.segments:
-            if info.number == number and info.state == HOLE:
+            if info.number == number and info.state in (HOLE, DOUBT):
                 info.state = LOST
         drop_lost_front(self.manifest)
         self._note()
@@ -211,21 +340,27 @@ class TopicArchive:
                     for record in outlines_of(self.files, self.topic, info.number) if info.state == WHOLE else ():
                         if record.kept_ms >= at_ms:
                             break
-                        cut = raised(cut, record.covered)
+                        cut = union(cut, record.covered)
                 return cut
-        return dict(self.cut)
+        return self.end
 
     def before_last(self, count: int, until: Vector) -> Vector:
         """A cut behind which at least the last `count` publications up to `until` lie, if there are so many."""
         return before_last(self.manifest, count, until)
 
-    def place(self, since: Vector, until: Vector) -> Place:
-        """ARC-7: where a reader begins that has everything in `since` and wants everything in `until`."""
+    def place(self, since: Vector, until: Vector) -> Place | None:
+        """ARC-7: where a reader begins that has everything in `since` and wants everything in `until`; None: it has."""
         if not within(self.manifest.floor, since):
             raise Unavailable("cleaned", self.whole_from())
-        if not within(until, self.cut):
-            raise Unavailable("behind", seam=raised(since, self.cut))
+        if not self.reaches(until):
+            raise Unavailable("behind", seam=union(since, self.whole_end))
         return place_of(self.manifest, since, until)
+
+    def reaches(self, until: Vector) -> bool:
+        """Whether everything in the cut is here, in a hole, or was."""
+        low = self.cut.get
+        counted = all(n <= low(o, 0) or o in self.closed for o, n in plain(until).items())
+        return counted and self.closed.has_all(closed_in(until))
 
     def read(self, place: Place) -> tuple[Sequence[bytes], Place | None]:
         """The records from there on, and where the next ones are; None: that is all there is now."""
@@ -238,6 +373,9 @@ class TopicArchive:
             info = segments[index]
             if info.state != WHOLE:
                 raise Unavailable("behind")
+            if info.sealed and not info.size:  # A hole in which nothing was missing: there is no file.
+                index, offset = index + 1, 0
+                continue
             piece = self.files.read(self.topic, info.number, offset, READ_BYTES)
             if piece.damaged or (info.sealed and not piece.bodies and offset < info.size):
                 raise Unavailable(self._judge(info))
@@ -266,7 +404,7 @@ class TopicArchive:
             total -= first.size
             removed += first.count
             gone += 1
-            manifest.floor = raised(manifest.floor, first.covered)
+            manifest.floor = union(manifest.floor, first.covered)
             if first.state == WHOLE:
                 self.files.drop(self.topic, first.number)
         if gone:
@@ -287,6 +425,8 @@ class TopicArchive:
                 self.files.drop(self.topic, info.number)
         self.manifest = ArchiveManifest({}, [])
         self.cut = {}
+        self.closed = ClosedSessions()
+        self.untold = {}
         self.files.note(self.topic, None)
 
     # Compaction

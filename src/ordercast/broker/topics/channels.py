@@ -254,7 +254,8 @@ class Channels(TopicsPart):
         return unused
 
     def _is_unused(self, node: TopicNode) -> bool:
-        taken = node.members or node.waiting or node.kept or node.closers or True in node.down.values()
+        below = True in node.down.values() or (node.down and self.stability.kept.rule_of(node.topic) is not None)
+        taken = node.members or node.waiting or node.kept or node.closers or below
         return not (taken or node.is_known() or self.book.joined.get(node.topic) or node.topic in self.orphans.waiting)
 
     def _destroy(self, node: TopicNode) -> None:

@@ -19,6 +19,7 @@ from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import MOST_CUT, MOST_FILTERS_OF_A_CUT, AskCut, CutTold
+from ordercast.pubsub.cuts import intervals, union
 from ordercast.pubsub.filters import FilterIndex, common, is_filter
 from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import CutReply, CutRequest
@@ -165,6 +166,8 @@ class Cuts(TopicsPart):
         node = self.nodes.get(topic)
         archive = self.kept.find(topic) if node is None else None  # Nobody has taken part since this broker started.
         cut = node.have.vector() if node is not None else dict(archive.cut) if archive is not None else {}
+        if topic in self.kept.aged:
+            cut |= intervals(self.book.closed.summary())
         if node is not None:
             for origin in {*node.pending.numbers, *node.hold.of}:
                 cut[origin] = node.extent(origin, held=True)[0]
@@ -175,8 +178,7 @@ class Cuts(TopicsPart):
     def add(self, found: Found) -> None:
         """From a child, for all below it."""
         for topic, cut in found.items():
-            mine = self.found.setdefault(topic, {})
-            mine.update({origin: number for origin, number in cut.items() if number > mine.get(origin, 0)})
+            self.found[topic] = union(self.found.get(topic, {}), cut)
 
     # ARC-C3, ARC-C4: at the root
 

@@ -106,7 +106,7 @@ class TopicsParts(TopicsState):
         self.cuts = self.cuts_type(self, self.authority, self.orphans, self.kept)
         self.folding = self.folding_type(
             self, self.ordering, self.orphans, self.tickets, self.news, self.authority, self.kept, self.channels,
-            self.cuts, self.gaps,
+            self.cuts, self.gaps, self.archive,
         )  # fmt: skip
         self.budgets = Budgets(self, self.leaving)
         self.adoption = Adoption(self, self.orphans, self.ordering, self.channels, self.members, self.leaving)

@@ -48,6 +48,11 @@ class Topics(TopicsParts):
     def started(self) -> None:
         """The process begins."""
         self.archive.start()
+        if not self.tree.member:
+            self.kept.distrust_all()
+
+    def left_behind(self) -> None:
+        self.kept.distrust_all()
 
     def attached(self) -> None:
         self.last_parent = self.tree.parent

@@ -35,5 +35,8 @@ class TreeEvents(Protocol):
     def step_down(self, why: str, hint: NodeId | None = None) -> None:
         """This root is to become a seeker."""
 
+    def left_behind(self) -> None:
+        """Others have gone on without this broker."""
+
     def stopped(self) -> None:
         """This broker has left: nothing concerns it any more."""

@@ -76,6 +76,7 @@ class BrokerJoining(TreePart):
             self.ledger.directory(self.known())
             if self.state.node not in listed and not self.state.leaving:
                 self.state.struck_off()  # Without having asked for it: it joins again.
+                self.events.left_behind()
                 self.ask()
         self._forget_strangers()
         return [node for node in now if node != self.state.node and before.get(node) != now[node]]

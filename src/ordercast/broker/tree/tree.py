@@ -252,6 +252,9 @@ class TreeHalf(TreeState):
             self.joining.asked(node, "")
         return refusal
 
+    def left_behind(self) -> None:
+        self.topics.left_behind()
+
     def stopped(self) -> None:
         for name in self._timers:
             self.wires.cancel_timer((name,))

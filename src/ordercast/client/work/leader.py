@@ -12,9 +12,12 @@ import msgspec
 
 from ordercast.client.work.lanes import WorkLanes, WorkUnit, unit_of
 from ordercast.client.work.words import GroupProgress, Orders, Report, WorkOrder
+from ordercast.core.ids import Origin
 from ordercast.core.state import State
+from ordercast.pubsub.closed import Closed, ClosedSessions
+from ordercast.pubsub.cuts import closed_in, intervals, is_interval, plain
 from ordercast.pubsub.publications import Publication, PublicationId
-from ordercast.pubsub.received import Received
+from ordercast.pubsub.received import Received, Vector
 
 
 class WorkSettings(msgspec.Struct, frozen=True):
@@ -66,6 +69,10 @@ class WorkLeader(State):
         self.settings = settings
         self.now_ns = now_ns
         self.done = Received(last.done if last is not None else None)
+        """Closed sessions of which all is done stand in it as intervals (`pubsub/cuts.py`)."""
+        self.folded = ClosedSessions(closed_in(self.done.low))
+        self.seen: dict[Origin, int] = {}
+        """Up to where work of a session has arrived that is not all done, or not known to be over."""
         self.attempts: dict[PublicationId, int] = {}
         self.members: dict[str, KnownMember] = {}
         if last is not None:
@@ -96,8 +103,9 @@ class WorkLeader(State):
 
     def arrive(self, entries: Sequence[Publication]) -> None:
         """SHW-2: new messages of the topic, in order."""
-        done, attempts = self.done, self.attempts
-        fresh = [entry for entry in entries if (entry.origin, entry.number) not in done]
+        attempts = self.attempts
+        self._see((entry.origin, entry.number) for entry in entries)
+        fresh = [entry for entry in entries if not self._is_done((entry.origin, entry.number))]
         if self.ready:
             self.lanes.add([unit_of(entry, attempts.get((entry.origin, entry.number), 0)) for entry in fresh])
         else:
@@ -107,13 +115,43 @@ class WorkLeader(State):
     def skip(self, pairs: Iterable[PublicationId]) -> None:
         """Nobody has to do these: they are done as they are."""
         for origin, number in pairs:
+            self._see(((origin, number),))
             self.dirty |= self.done.add(origin, number)
+
+    def _see(self, pairs: Iterable[PublicationId]) -> None:
+        for origin, number in pairs:
+            if number > self.seen.get(origin, 0):
+                self.seen[origin] = number
+
+    def _is_done(self, pair: PublicationId) -> bool:
+        return pair in self.done or (bool(self.folded) and pair[0] in self.folded)
+
+    def begin_behind(self, cut: Vector) -> None:
+        """Everything in it is nobody's work."""
+        self.done.raise_to(plain(cut))
+        self.fold(closed_in(cut))
+
+    def fold(self, arrived: Closed) -> None:
+        """SHW-12: these sessions are closed, and all of them has arrived: what is done of them is not counted."""
+        arrived_all = ClosedSessions(arrived)
+        for origin in [origin for origin in self.seen if origin in arrived_all and not self._is_under_way(origin)]:
+            del self.seen[origin]
+        if not self.folded.merge(arrived_all.but(self.seen)):
+            return
+        low = self.done.low
+        for origin in [o for o in low if is_interval(o) or (o in self.folded and o not in self.done.extras)]:
+            del low[origin]
+        low.update(intervals(self.folded.summary()))
+        self.dirty = True
+
+    def _is_under_way(self, origin: Origin) -> bool:
+        return origin in self.done.extras or self.seen[origin] > self.done.low.get(origin, 0)
 
     def _look(self) -> None:
         """SHW-6: begin once every member of the former leader has said what it holds, and all of that is here."""
         if self.ready or not all(member.reported for member in self.members.values()):
             return
-        self.claims = {pair: claim for pair, claim in self.claims.items() if pair not in self.done}
+        self.claims = {pair: claim for pair, claim in self.claims.items() if not self._is_done(pair)}
         if not self.claims.keys() <= self.early.keys():
             return
         self.ready = True
@@ -144,7 +182,7 @@ class WorkLeader(State):
             pairs = [(origin, number) for origin, numbers in report.done.items() for number in numbers]
             self._are_done(report.member, pairs)
         for origin, number, attempts in report.tried:
-            if (origin, number) not in self.done:
+            if not self._is_done((origin, number)):
                 self.attempts[origin, number] = attempts
                 self.dirty = True
         if member.reported and report.number > member.number:
@@ -177,6 +215,7 @@ class WorkLeader(State):
             for pair in pairs:
                 self.claims.pop(pair, None)
                 self.early.pop(pair, None)
+        pairs = [pair for pair in pairs if not self._is_done(pair)]
         if self.attempts:
             for pair in pairs:
                 self.attempts.pop(pair, None)

@@ -19,6 +19,7 @@ import msgspec
 
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.wire import NOT_DECODABLE
+from ordercast.pubsub.cuts import common
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Summary, Vector
 
@@ -163,12 +164,8 @@ def earliest_of(beginnings: Iterable[GroupBeginning]) -> dict[Topic, Vector]:
     first, *others = beginnings
     cuts = dict(first.began)
     for other in others:
-        cuts = {topic: _in_both(cut, other.began[topic]) for topic, cut in cuts.items() if topic in other.began}
+        cuts = {topic: common(cut, other.began[topic]) for topic, cut in cuts.items() if topic in other.began}
     return cuts
-
-
-def _in_both(one: Vector, other: Vector) -> Vector:
-    return {origin: min(number, other[origin]) for origin, number in one.items() if origin in other}
 
 
 def _read(payload: bytes, decode: Callable[[bytes], _T]) -> _T | None:

@@ -79,6 +79,8 @@ class ArchiveFiles:
         self._manifests: dict[Topic, bytes] = {}
         self._rules: tuple[StampedRule, ...] = ()
         self._fresh: list[_Noted | _Rules] = []
+        self._secured = False
+        """The turn is to be on the disk before anything of it leaves."""
         try:
             self.log = Log(
                 self._directory / "index", _KIND, least_bytes=_LEAST_BYTES, fsync=fsync, disk=disk, salvage=False
@@ -170,9 +172,15 @@ class ArchiveFiles:
             return self._begin(path)
         return _Open(file, whole.marker, whole.next_number, whole.end)
 
-    def reopen(self, topic: Topic, number: int) -> None:
-        if self._path(topic, number).exists():
-            self._writing(topic, number)
+    def reopen(self, topic: Topic, number: int) -> bool:
+        path = self._path(topic, number)
+        if not path.exists():
+            return False
+        before = path.stat().st_size
+        return self._writing(topic, number).size < before
+
+    def secure(self) -> None:
+        self._secured = True
 
     def read(self, topic: Topic, number: int, offset: int, most: int) -> Piece:
         opened = self._open.get((topic, number))
@@ -234,6 +242,13 @@ class ArchiveFiles:
             if opened.unsynced and self._fsync == "always":
                 self._disk.sync(opened.file)
                 opened.unsynced = False
+        self._flush_manifests()
+        if self._secured:
+            self._secured = False
+            if self._fsync != "never":
+                self.sync()
+
+    def _flush_manifests(self) -> None:
         if self._fresh:
             told, self._fresh = self._fresh, []
             self.log.write(_encode(told))

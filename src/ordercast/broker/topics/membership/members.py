@@ -110,6 +110,7 @@ class Members(TopicsPart):
         """
         if self.presence.refuses(client, packet.topic, receives=packet.receives):
             return
+        self.tickets.before_topic(client, receives=packet.receives)  # It may have changed its mind since Subscribe.
         node = self.channels.node(packet.topic)
         self.presence.came(client.origin, packet.topic, client.user)
         waiting = self._waiting(node, client, packet)
@@ -256,7 +257,7 @@ class Members(TopicsPart):
         seals = self.state.seals
         if seals and base:
             send(connection, Sealed(node.topic, seals.of_base(node.topic, base)))
-        send(connection, Granted(node.topic, base, new, waiting.receives))
+        send(connection, Granted(node.topic, base, new, waiting.receives, node.topic in self.stability.kept.aged))
         if waiting.receives:
             for piece in packets_of(node.difference(waiting.have, waiting.base)):
                 if seals:

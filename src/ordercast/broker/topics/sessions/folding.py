@@ -8,9 +8,10 @@ links are first in, first out; so whatever somebody had has arrived at the root 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from ordercast.broker.archive.duty import ArchiveDuty
 from ordercast.broker.archive.kept import KeptTopics
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
@@ -25,6 +26,7 @@ from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import NodeId, Origin, Topic, ticket_of
 from ordercast.core.process import Connection
 from ordercast.pubsub.closed import Closed
+from ordercast.pubsub.received import Vector
 from ordercast.pubsub.topic_packets import FoldAnswer, FoldRound
 
 _FOLD = ("topics", "fold")
@@ -40,13 +42,15 @@ class Folding(TopicsPart):
 
     constant = (
         *TopicsPart.constant, "ordering", "orphans", "tickets", "news", "authority", "kept", "channels", "cuts", "gaps",
+        "duty",
     )  # fmt: skip
 
     def __init__(
         self, state: TopicsState, ordering: Ordering, orphans: Orphans, tickets: Tickets, news: RosterNews,
-        authority: Authority, kept: KeptTopics, channels: Channels, cuts: Cuts, gaps: Gaps,
+        authority: Authority, kept: KeptTopics, channels: Channels, cuts: Cuts, gaps: Gaps, duty: ArchiveDuty,
     ) -> None:  # fmt: skip
         super().__init__(state)
+        self.duty = duty
         self.gaps = gaps
         self.cuts = cuts
         cuts.begin_round = self.begin_at_once
@@ -76,6 +80,10 @@ class Folding(TopicsPart):
         """Those that were connected nowhere in the last round."""
         self.last_places: Places = {}
         """At the root: the answers to the last round that came back."""
+        self.last_kept: tuple[int, frozenset[Topic]] = (0, frozenset())
+        """At the root: the number of the last round that came back, and the kept topics that it was about."""
+        self.vouched: tuple[object, frozenset[Topic]] = (None, frozenset())
+        """ARC-13: the last round that was answered here, and the archives of its topics that there were."""
         self.armed = False
 
     # The tree around this broker
@@ -85,6 +93,7 @@ class Folding(TopicsPart):
         self.found_places += 1
         self.running = None
         self.last_places = {}
+        self.vouched = None, frozenset()
         self.cuts.clear()
 
     def child_lost(self, child: Connection) -> None:
@@ -123,7 +132,9 @@ class Folding(TopicsPart):
             self.began_ns = self.wires.now_ns
             topics = {topic for origin in self.candidates for topic in self._topics(origin)}
             topics.update(gaps)
-            self._begin(FoldRound(self.tree.term, self.rounds, tuple(sorted(topics)), self.strays, cut))
+            ended = self.candidates if self.kept.rules else ()
+            last = self._last_of(self.candidates)
+            self._begin(FoldRound(self.tree.term, self.rounds, tuple(sorted(topics)), self.strays, cut, ended, last))
         if cut:
             self._arm(self.settings.retry_ms)
         elif unused or self._is_something_to_do():  # Brokers that held a topic for others may open it once more.
@@ -160,6 +171,22 @@ class Folding(TopicsPart):
         """Topics in which the session was a member or has published something."""
         return {*self.book.recorded_in(origin), *self.state.settled.get(origin, ())}
 
+    def _last_of(self, origins: Iterable[Origin]) -> dict[Topic, Vector]:
+        """BRK-F4: what the root has of these in topics that are kept."""
+        last: dict[Topic, Vector] = {}
+        for origin in origins:
+            for topic in sorted(self._topics(origin)):
+                if self._is_kept(topic):
+                    last.setdefault(topic, {})[origin] = self._number(topic, origin)
+        return last
+
+    def _is_kept(self, topic: Topic) -> bool:
+        """By the rule that counts, or by somebody who has a history from before."""
+        return topic in self.kept.named or self.kept.rule_of(topic) is not None
+
+    def _number(self, topic: Topic, origin: Origin) -> int:
+        return self.nodes[topic].base.get(origin, 0) if topic in self.nodes else 0
+
     # Every broker
 
     def asked(self, packet: FoldRound) -> None:
@@ -172,6 +199,7 @@ class Folding(TopicsPart):
         self.awaited = set(self.tree.children)
         self.places, self.held, self.orphaned = {}, set(), set()
         self.cuts.begin(packet.cut)
+        self.duty.look_at(packet.topics)
         for child in sorted(self.awaited):
             self.wires.send(child, packet)
 
@@ -198,10 +226,11 @@ class Folding(TopicsPart):
     def _answer(self, running: FoldRound) -> None:
         self.running = None
         self.places[self.tree.node] = (self.tree.life, self.found_places)
-        self.held |= self.held_here() | self.connected_here(running.strays)
+        self.held |= self.held_here() | self.connected_here(running.strays) | self.incomplete_here(running)
+        self._vouch(running)
         self.orphaned |= self.orphaned_here()
         if self.tree.is_root:
-            self._complete()
+            self._complete(running.number, running.last)
         else:
             held = tuple(sorted(self.held))
             orphaned = tuple(sorted(self.orphaned))
@@ -213,6 +242,8 @@ class Folding(TopicsPart):
             return True
         if self.state.unseen:
             return False  # BRK-L7: it has not even looked at all of them.
+        if running.ended and self.kept.unread():
+            return False  # It has not even looked at all its archives.
         nodes = [self.nodes[topic] for topic in {*running.topics, *self.cuts.found} if topic in self.nodes]
         return all(node.up_live and node.member_sent == node.roll() for node in nodes)
 
@@ -226,6 +257,25 @@ class Folding(TopicsPart):
         found.update(entry.origin for entry in self.orphans.everything())
         return {origin for origin in found if ticket_of(origin) is not None and self.book.fenced(origin)}
 
+    def incomplete_here(self, running: FoldRound) -> set[Origin]:
+        """BRK-F4: ended sessions of which an archive here has less than the root knows of, or more."""
+        found = self.kept.incomplete(frozenset(running.ended), running.last) if running.ended else {}
+        self.duty.look_at({topic for topics in found.values() for topic in topics} - set(running.topics))
+        return set(found)
+
+    def _vouch(self, running: FoldRound) -> None:
+        """ARC-13: archives that were asked in two rounds one after the other are asked about every session."""
+        there = frozenset(topic for topic in running.last if topic in self.kept.archives and self._takes_part(topic))
+        before = self.vouched
+        self.vouched = (tuple(running.term), running.number), there
+        if there:
+            known = before[1] if before[0] == (tuple(running.term), running.number - 1) else frozenset[Topic]()
+            self.kept.promise(sorted(there & known))
+
+    def _takes_part(self, topic: Topic) -> bool:
+        node = self.nodes.get(topic)
+        return node is not None and node.kept
+
     def orphaned_here(self) -> set[Origin]:
         """BRK-V2: ended sessions of which this broker has something that it has not sent to its parent."""
         return {entry.origin for entry in self.orphans.everything() if self.book.fenced(entry.origin)}
@@ -236,18 +286,24 @@ class Folding(TopicsPart):
 
     # What follows
 
-    def _complete(self) -> None:
+    def _complete(self, number: int, last: Mapping[Topic, Vector]) -> None:
         """BRK-F5: every broker has answered; twice from the same places means that the tree stood still."""
         stood_still, everybody = self.stood_still(), self.all_answered()
         self.last_places = dict(self.places)
+        before, self.last_kept = self.last_kept, (number, frozenset(last))
+        twice = before[1] if before[0] == number - 1 else frozenset[Topic]()
         if not stood_still:
             if everybody:
                 self._arm(self.settings.retry_ms)
         elif self.tree.decides:
-            folded = [origin for origin in self.candidates if origin not in self.held and self._left_nothing(origin)]
+            folded = [
+                origin for origin in self.candidates
+                if origin not in self.held and self._left_nothing(origin) and self._is_kept_whole(origin, last, twice)
+            ]  # fmt: skip
             self.skipped += len(self.candidates) - len(folded)
             if folded:
                 self.wires.count("sessions_folded", len(folded))
+                self._age(folded, last)
                 self.close(self.book.closed.of(folded), None)
             if folded and len(self.candidates) == _MOST:
                 self._arm(self.settings.retry_ms)
@@ -276,16 +332,25 @@ class Folding(TopicsPart):
         return self.places.keys() >= self.tree.directory.keys()
 
     def _left_nothing(self, origin: Origin) -> bool:
-        """BRK-F6: all that the root has of it is stable, and no member of its topics is away with a history.
-
-        What it published on a kept topic is in archives and positions one by one: there it is never folded.
-        """
+        """BRK-F6: all that the root has of it is stable, and no member of its topics is away with a history."""
         return all(
-            self.kept.rule_of(topic) is None
-            and self.all_are_here(topic)
-            and (topic not in self.nodes or _settled(self.nodes[topic], origin))
+            self.all_are_here(topic) and (topic not in self.nodes or _settled(self.nodes[topic], origin))
             for topic in sorted(self._topics(origin))
         )
+
+    def _is_kept_whole(self, origin: Origin, last: Mapping[Topic, Vector], twice: frozenset[Topic]) -> bool:
+        """BRK-F6: all archives have everything of it: nothing has become stable since they were asked, twice."""
+        return all(
+            topic in twice and last.get(topic, {}).get(origin, -1) == self._number(topic, origin)
+            for topic in self._topics(origin)
+            if self._is_kept(topic)
+        )
+
+    def _age(self, folded: Iterable[Origin], last: Mapping[Topic, Vector]) -> None:
+        """ARC-13: before anybody hears that they are closed."""
+        gone = set(folded)
+        aged = [topic for topic, numbers in last.items() if any(numbers[origin] for origin in gone & numbers.keys())]
+        self.duty.age(sorted(aged))
 
     def all_are_here(self, topic: Topic) -> bool:
         return self.authority.all_present(topic)
@@ -295,6 +360,7 @@ class Folding(TopicsPart):
         news = self.news.close(closed, source)
         if news:
             self._purge()
+            self.kept.close()
             self.tickets.tell_closed(news)
 
     def _purge(self) -> None:
