@@ -152,10 +152,10 @@ class Topics(TopicsParts):
         known = AttachedClient(client, peer, attach_no, ticket)
         if ticket and not known.wants_ticket:
             self.tickets.believe(known, seal)
-        for older in self.clients_in_order():
+        for older in self.clients_named(known.name):
             if plain_origin(older.origin) == plain_origin(known.origin) and older.connection != client:
                 self._connection_over(older, gone=False)
-        self.clients[client] = known
+        self.attach(known)
 
     def client_lost(self, client: Connection, *, gone: bool) -> None:
         known = self.clients.get(client)
@@ -163,7 +163,7 @@ class Topics(TopicsParts):
             self._connection_over(known, gone=gone)
 
     def _connection_over(self, client: AttachedClient, *, gone: bool) -> None:
-        del self.clients[client.connection]
+        self.detach(client)
         self.watching.lost(client)
         self.cuts.lost(client)
         self.looking.lost(client)

@@ -317,7 +317,7 @@ class TreeHalf(TreeState):
             return
         self.views.look_again()
         older = self._older_lines(peer)
-        self.clients[connection] = peer
+        self.take_client(connection, peer)
         self.views.greet(connection)
         self.topics.client_attached(connection, peer, packet.attach_no, packet.ticket, packet.seal)
         for line in older:
@@ -325,19 +325,20 @@ class TreeHalf(TreeState):
 
     def _older_lines(self, peer: Peer) -> list[Connection]:
         """BRK-M1: what the client had here before is over; an older session of it is dead."""
-        lines = [line for line, other in self.clients.items() if other.name == peer.name]
+        lines = list(self.lines_of.get(peer.name, ()))
         if any(self.clients[line].life > peer.life for line in lines):
             raise PeerError(peer.name, "a newer session of it is attached")
         for line in lines:
             self.views.forget(line)
-            if self.clients.pop(line).life < peer.life:
+            dropped = self.drop_client(line)
+            if dropped is not None and dropped.life < peer.life:
                 self.topics.client_lost(line, gone=True)
         return lines
 
     def client_ended(self, connection: Connection, *, gone: bool) -> None:
         """BRK-M8: the topics learn that the client is gone, unless it never attached."""
         self.views.forget(connection)
-        if self.clients.pop(connection, None) is not None:
+        if self.drop_client(connection) is not None:
             self.topics.client_lost(connection, gone=gone)
 
     def peer_of(self, connection: Connection) -> Peer | None:

@@ -88,6 +88,8 @@ class TreeState(State):
         self.parent_name: NodeId | None = None
         self.children: dict[Connection, NodeId] = {}
         self.clients: dict[Connection, Peer] = {}
+        self.lines_of: dict[str, tuple[Connection, ...]] = {}
+        """The connections of each client, by its name: one, or for a moment more."""
         self.view: tuple[Neighbour, ...] = ()
 
         self.lives: dict[NodeId, int] = {}
@@ -129,8 +131,22 @@ class TreeState(State):
         """It has left: nothing concerns it any more."""
         self.children.clear()
         self.clients.clear()
+        self.lines_of.clear()
         self.detach()
         self.seeking = True
+
+    def take_client(self, line: Connection, client: Peer) -> None:
+        self.clients[line] = client
+        self.lines_of[client.name] = (*self.lines_of.get(client.name, ()), line)
+
+    def drop_client(self, line: Connection) -> Peer | None:
+        """Who it was; None: nobody."""
+        client = self.clients.pop(line, None)
+        if client is not None:
+            left = tuple(other for other in self.lines_of.pop(client.name) if other != line)
+            if left:
+                self.lines_of[client.name] = left
+        return client
 
     def see(self, view: tuple[Neighbour, ...]) -> None:
         """BRK-O17: the neighbourhood as the parent sees it."""

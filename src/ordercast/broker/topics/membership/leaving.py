@@ -101,7 +101,7 @@ class Leaving(TopicsPart):
                 last = max(last, member.epoch)
                 self._absent(node, client, member, dead=dead)
             self.channels.ground(node)
-        if not any(other.origin == client.origin for other in self.state.clients.values()):
+        if not any(other.origin == client.origin for other in self.state.clients_named(client.name)):
             self.presence.forget(client.origin)
         if dead and last:
             self.depart(Topic(""), client.origin, last)

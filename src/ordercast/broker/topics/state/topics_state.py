@@ -39,6 +39,8 @@ class TopicsState(State):
         self.max_payload_bytes = place.max_payload_bytes if place else NO_LIMIT
         self.nodes: dict[Topic, TopicNode] = {}
         self.clients: dict[Connection, AttachedClient] = {}
+        self.lines_of: dict[str, tuple[Connection, ...]] = {}
+        """The connections of each client, by its name: one, or for a moment more."""
         self.book = RosterBook(saved.roster, saved.fenced, saved.closed) if saved else RosterBook()
         self._sessions_ended = False
         self.settled: dict[Origin, set[Topic]] = {}
@@ -125,6 +127,20 @@ class TopicsState(State):
     def counts(self, term: Term) -> bool:
         """BRK-L5: a report counts in its own term only."""
         return tuple(term) == tuple(self.tree.term)
+
+    def attach(self, client: AttachedClient) -> None:
+        self.clients[client.connection] = client
+        self.lines_of[client.name] = (*self.lines_of.get(client.name, ()), client.connection)
+
+    def detach(self, client: AttachedClient) -> None:
+        del self.clients[client.connection]
+        left = tuple(line for line in self.lines_of.pop(client.name) if line != client.connection)
+        if left:
+            self.lines_of[client.name] = left
+
+    def clients_named(self, name: str) -> list[AttachedClient]:
+        """All that are connected under the name, in the order of their connections."""
+        return [self.clients[line] for line in sorted(self.lines_of.get(name, ()))]
 
     def clients_in_order(self) -> list[AttachedClient]:
         return [self.clients[connection] for connection in sorted(self.clients)]
