@@ -6,8 +6,12 @@ import pytest
 
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.broker.tree.directory_book import DirectoryBook
+from ordercast.broker.tree.views import Views
 from ordercast.core.ids import NodeId
+from ordercast.core.process import Connection
+from ordercast.pubsub.client_packets import View
 from ordercast.pubsub.settings import BrokerSettings
+from ordercast.pubsub.tree_packets import TreeView
 from ordercast.sim.connections import both_ways, by_region, same_everywhere
 from tests.support.overlay_lab import Guest, Lab
 
@@ -291,3 +295,28 @@ def removal(lab: Lab, root: str, victim: str) -> str:
     said: list[str] = []
     lab.world.act(root, lambda: said.append(lab.overlay(root).remove(NodeId(victim))))
     return said[0]
+
+
+def test_a_client_that_comes_is_no_work_for_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    pushed: list[Connection] = []
+    push = Views._push
+
+    def counted(self: Views, line: Connection, view: TreeView | View) -> None:
+        pushed.append(line)
+        push(self, line, view)
+
+    monkeypatch.setattr(Views, "_push", counted)
+    clients = {f"c{i}": "b0" for i in range(40)}
+    lab = Lab({"b0": None, "b1": "b0"}, BrokerSettings(partitions="excluded"), clients=clients)
+    lab.world.add("late", "client", lambda wires, _: Guest(wires, "b0:1"))
+    pushed.clear()
+
+    lab.world.start("late")
+    lab.run(200)
+    assert len(pushed) < 10
+
+    lab.world.crash("b1")  # Then all have something to learn, the latest too.
+    lab.run(3000)
+    last = [guest.views[-1] for name in ("c0", "c39", "late") if isinstance(guest := lab.world.machine(name), Guest)]
+    assert len(last) == 3
+    assert all(view.neighbours == () for view in last)

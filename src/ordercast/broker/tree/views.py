@@ -22,6 +22,8 @@ class Views(TreePart):
         self._about: dict[NodeId, About] = {}
         """What neighbours say of themselves, for `score`."""
         self._said: dict[Connection, About] = {}
+        self._clients_have: View | None = None
+        """The view that all clients have; None: not all have the same."""
         self._stale = False
         """Something has happened in the tree since they were last looked at: publications alone change no view."""
 
@@ -51,11 +53,16 @@ class Views(TreePart):
         for child, node in self.state.children.items():
             self._push(child, TreeView(self._for_child(node)))
         if self.state.clients:
-            view = self.for_client()
-            for client in self.state.clients:
-                self._push(client, view)
+            self._push_to_clients(self.for_client())
         if self.settings.view_order == "score":
             self._introduce()
+
+    def _push_to_clients(self, view: View) -> None:
+        """Thousands of clients are not gone through where nothing has changed for them."""
+        if view != self._clients_have:
+            self._clients_have = view
+            for client in self.state.clients:
+                self._push(client, view)
 
     def _push(self, line: Connection, view: TreeView | View) -> None:
         if self._sent.get(line) != view:
@@ -99,8 +106,11 @@ class Views(TreePart):
 
     def greet(self, client: Connection) -> None:
         """BRK-M1: answer an Attach with the view."""
+        view = self.for_client()
+        if view != self._clients_have:
+            self._clients_have = None
         self._sent.pop(client, None)
-        self._push(client, self.for_client())
+        self._push(client, view)
 
 
 def _farther(entry: Neighbour, kind: str) -> Neighbour:
