@@ -144,7 +144,7 @@ async def _run(measure: Callable[[], Awaitable[float]]) -> float:
     return await measure()
 
 
-def seconds_of_rounds(members: int, rounds: int, protocol: str) -> list[float]:
+def seconds_of_rounds(members: int, rounds: int, protocol: str, digest_every: int = 1) -> list[float]:
     """Processor time of each of so many gossip rounds of a group, with 6 updates a round."""
     names = tuple(f"m{i:04d}" for i in range(members))
     updaters = names[:25]
@@ -156,7 +156,9 @@ def seconds_of_rounds(members: int, rounds: int, protocol: str) -> list[float]:
         place = OverlayPlace(peer, names, True, salt(1, peer.name))
         if protocol == "gossip":
             return GossipMachine(wires, place, GossipOptions(**gossip))
-        own = ClusterOptions(**gossip, clusters=("c",), entries=25, coordinators=updaters, recovery="k")
+        own = ClusterOptions(
+            **gossip, clusters=("c",), entries=25, coordinators=updaters, recovery="k", digest_every=digest_every
+        )
         return ClusterMachine(wires, place, own)
 
     for name in names:
@@ -191,11 +193,12 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--only", choices=["gossip", "cluster"], help="simulate this one, and nothing else")
+    parser.add_argument("--digest-every", type=int, default=1, help="rounds from digest to digest; 0: none")
     arguments = parser.parse_args()
     if arguments.only is None:
         measure_datagrams()
     for protocol in ("gossip", "cluster") if arguments.only is None else (arguments.only,):
-        spent = seconds_of_rounds(arguments.members, arguments.rounds, protocol)
+        spent = seconds_of_rounds(arguments.members, arguments.rounds, protocol, arguments.digest_every)
         best_rate, median_rate = 1 / min(spent), 1 / statistics.median(spent)
         print(
             f"{protocol}, {arguments.members} members simulated: {best_rate:.1f} rounds a second of processor time "

@@ -64,11 +64,14 @@ def test_a_cluster_says_what_one_process_says(tmp_path: Path, monkeypatch: pytes
     run = write_synthetic(tmp_path / "served" / "run", SHAPE)
     shutil.copytree(run, run.with_name("damaged"))
     event_files(run.with_name("damaged"))[0].write_bytes(b"PAR1")
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # Shipped kernels would be compiled by every worker, for sixty rows.
     served = WebHdfs(tmp_path / "served")
-    with SparkCluster(tmp_path / "cluster") as cluster:
-        command = [sys.executable, "-P", "-c", _DRIVER, cluster.master, f"{served.url}/run", f"{served.url}/nothing"]
-        done = subprocess.run(command, capture_output=True, cwd=tmp_path / "served", env=dict(os.environ), timeout=300)
+    with monkeypatch.context() as there:  # Not here: this process has compiled kernels already.
+        there.setenv("NUMBA_DISABLE_JIT", "1")  # Shipped kernels would be compiled by every worker, for sixty rows.
+        with SparkCluster(tmp_path / "cluster") as cluster:
+            master, url = cluster.master, served.url
+            command = [sys.executable, "-P", "-c", _DRIVER, master, f"{url}/run", f"{url}/nothing"]
+            where, env = tmp_path / "served", dict(os.environ)
+            done = subprocess.run(command, capture_output=True, cwd=where, env=env, timeout=300)
     served.close()
 
     assert done.returncode == 0, done.stderr.decode()

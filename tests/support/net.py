@@ -97,6 +97,6 @@ class NodeStranger(Stranger):
         while True:
             for kind, frame in reader.feed(await self.reader.readexactly(1)):
                 if kind == GOODBYE:
-                    raise PeerError("node", frame[OVERHEAD_BYTES:].decode())
+                    raise PeerError("node", bytes(frame[OVERHEAD_BYTES:]).decode())
                 if kind == PACKET:
                     return _CHANNEL.decode(frame[OVERHEAD_BYTES:], "node")
