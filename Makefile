@@ -23,7 +23,7 @@ demo: $(READY) ## the main job, end to end: kill brokers under a replicated bank
 	@$(BIN)/ordercast demo --out runs/demo
 
 test: $(READY) ## the whole suite
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## lint, format, types, import rules, docs
 	@$(BIN)/ruff check --quiet
