@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Self
@@ -102,7 +103,7 @@ class Confirmation:
         self._waiters.clear()
 
 
-class WorkInbox:
+class WorkInbox(ABC):
     """The work of one member of a group: `async for message in inbox`, then `message.done()`."""
 
     def __init__(self, pattern: str, group: str) -> None:
@@ -115,34 +116,35 @@ class WorkInbox:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
+    @abstractmethod
     def topics(self) -> tuple[str, ...]:
         """The topics whose work it shares."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def joined(self) -> bool:
         """A leader has this member in its books; of a filter, those of all its topics."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def leads(self) -> bool:
         """The group is led from this process; of a filter, that of a topic at least."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def open(self, timeout: float | None) -> Self:
-        raise NotImplementedError
+        """Join the group; returns when this member has."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Leave the group: what is not done goes to others at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def abandon(self) -> None:
         """End without a word, as in a crash."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _next(self) -> Work | None:
         """What there is to hand over now."""
-        raise NotImplementedError
 
     # Reading
 
