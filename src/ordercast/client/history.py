@@ -112,7 +112,10 @@ class HistoryRead(State):
         self.said: list[tuple[str, Vector]] = []
         """Why copies could not serve it in this pass."""
         self.connection: Connection | None = None
+        self.opened = False
+        """The copy that is connected has said where to begin."""
         self.place: tuple[int, int] | None = None
+        """Of the next piece at that copy; None, once it is opened: there is none."""
         self.asked = False
         self.untaken = 0
         self.passes = 0
@@ -271,6 +274,7 @@ class Histories(State):
         if read.connection is not None:
             self.wires.close(read.connection)
             read.connection = None
+        read.opened = False
         read.place = None
         read.asked = False
 
@@ -306,7 +310,7 @@ class Histories(State):
                 raise PeerError("a copy", f"sent a {type(packet).__name__} to a reader")
 
     def _opened(self, read: HistoryRead, packet: HistoryOpened) -> None:
-        read.place = packet.place
+        read.opened, read.place = True, packet.place
         if not read.begun:
             read.progress, read.until, read.whole = dict(packet.since), dict(packet.until), packet.whole
             read.reader.history_opened(read)
@@ -314,8 +318,12 @@ class Histories(State):
             self._read_on(read)
 
     def _read_on(self, read: HistoryRead) -> None:
-        """Ask for the next piece, unless there is none, or the application has enough to do."""
-        if read.connection is None or read.progress is None or read.until is None or read.asked:
+        """Ask for the next piece, unless there is none, or the application has enough to do.
+
+        A copy that is still being dialled has said nothing of what there is: what the application takes meanwhile
+        does not make the read complete.
+        """
+        if read.connection is None or not read.opened or read.progress is None or read.until is None or read.asked:
             return
         if read.place is None or within(read.until, read.progress):
             self._over(read)

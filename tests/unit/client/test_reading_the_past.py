@@ -42,9 +42,9 @@ def cut(number: int) -> Vector:
 class Reader:
     """A client at its edge, and the one copy of the topic, which a test plays."""
 
-    def __init__(self, former: Reader | None = None) -> None:
+    def __init__(self, former: Reader | None = None, **settings: float | bool) -> None:
         ledger = former.edge.ledger if former is not None else MemoryClientLedger(Origin("ann"))
-        self.edge = HandEdge(saved=ledger.saved() if former is not None else None, ledger=ledger)
+        self.edge = HandEdge(saved=ledger.saved() if former is not None else None, ledger=ledger, **settings)
         self.edge.accept()
 
     @property
@@ -61,10 +61,16 @@ class Reader:
         return self.edge.sent(OpenHistory)[-1]
 
     def finds_the_copy(self) -> None:
+        self.dials_the_copy()
+        self.reaches_the_copy()
+
+    def dials_the_copy(self) -> None:
         if not self._asks_for_copies():
             self.edge.pass_time(500)
             assert self._asks_for_copies()
         self.edge.say(KeptAt(T, (("b1", "h:2"),), 1), on=EDGE)
+
+    def reaches_the_copy(self) -> None:
         self.edge.client.on_opened(self.edge.connection, Peer("broker", "b1", 0, "h:2"))
         self.edge.client.on_turn_end()
 
@@ -102,9 +108,9 @@ class Reader:
         self.edge.say(Granted(T, cut(base), new=True), Live(T), on=EDGE)
 
 
-def reading(start: Start, *, latest_only: bool = False) -> Reader:
+def reading(start: Start, *, latest_only: bool = False, **settings: float | bool) -> Reader:
     """A subscriber that has asked the copy where its start is."""
-    reader = Reader()
+    reader = Reader(**settings)
     reader.edge.client.subscribe_from(T, start, latest_only=latest_only)
     reader.edge.client.on_turn_end()
     reader.finds_the_copy()
@@ -122,6 +128,21 @@ def test_a_start_that_is_cleaned_before_anything_was_read_is_what_is_there_then(
     assert not reader.told
     assert reader.delivered == [5, 6, 7, 8, 9]
     assert reader.edge.client.taken_up_to(T) == cut(9)
+
+
+def test_what_the_application_takes_while_the_next_copy_is_dialled_does_not_end_the_past() -> None:
+    """ARC-G3: a copy that has not answered yet has not said that there is nothing more."""
+    reader = reading(EARLIEST, consumes_at_once=False)
+    reader.opens(0, 9)
+    reader.gives(1, 2, 3)
+    reader.edge.say(NoHistory(T, reader.asked.read, "moved", {}))
+    reader.dials_the_copy()
+    reader.edge.act("consumed", T, 3)
+    reader.reaches_the_copy()
+    reader.opens(3, 9)
+    reader.gives(4, 5, 6, 7, 8, 9)
+
+    assert reader.delivered == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize("start", [EARLIEST, SINCE_NOON, LAST_TWO], ids=lambda start: start.kind)
