@@ -56,8 +56,10 @@ swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the 
 	@$(BIN)/python -m tests.properties.preventive_swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.preventive_memory_swarm --seeds $(SEEDS)
 
-chaos: $(READY) ## CHAOS random runs of real broker and client processes (default 20), killed, stopped and cut off
+chaos: $(READY) ## CHAOS random runs of real broker and client processes (default 20), killed, stopped and cut off; of shared work, too
 	@$(BIN)/python -m tests.chaos.swarm --seeds $(CHAOS)
+	@$(BIN)/python -m tests.chaos.work --seeds $(CHAOS) --spare
+	@$(BIN)/python -m tests.chaos.work --seeds $(CHAOS)
 
 fuzz: $(READY) ## FUZZ_SECONDS of wounded input for every decoder (default 3600); what comes through goes to tests/fuzz/corpus
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)

@@ -77,6 +77,16 @@ def filters(draft: Draft) -> None:
     draft.crash(draft.minority()[:1], back=1.0, state="kept")
 
 
+@family
+def copies(draft: Draft) -> None:
+    """Two brokers keep the topics; one broker crashes, links break, and members stand still while they read."""
+    draft.parents = dict.fromkeys(draft.brokers[1:], "b0")  # Or one crash could cut both copies off.
+    draft.crash([draft.dice.pick(draft.brokers)], back=1.0, state="kept")
+    for _ in range(2):
+        between = ["b0", draft.dice.pick(draft.brokers[1:])]
+        draft.faults.append({"kind": "cut", "between": between, "at_ms": draft.moment()})
+
+
 def topics_of(name: str) -> tuple[str, ...]:
     return FILTER_TOPICS if name == "filters" else (TOPIC,)
 
@@ -103,9 +113,10 @@ def swarm_scenario(seed: int, name: str) -> Scenario:
     draft = draft_of(seed, name)
     scenario = draft.scenario(seed, name)
     assert isinstance(scenario.overlay, BrokerTree)
+    count = 2 if name == "copies" else len(draft.brokers)
     kept = [
-        KeptTopic(filter="groups.>", copies=len(draft.brokers), compact="key"),
-        *(KeptTopic(filter=topic, copies=len(draft.brokers)) for topic in topics_of(name)),
+        KeptTopic(filter="groups.>", copies=count, compact="key"),
+        *(KeptTopic(filter=topic, copies=count) for topic in topics_of(name)),
     ]
     overlay = msgspec.structs.replace(scenario.overlay, keep=kept)
     return msgspec.structs.replace(scenario, name=f"work-swarm-{name}-{seed}", overlay=overlay)
@@ -122,6 +133,10 @@ def troubles(seed: int, name: str) -> list[Trouble]:
             found.append((draft.moment(), kind, LEADER, int(dice.between(2500, 4000)), ""))
     elif name == "usurpers":
         found = [(draft.moment(), "usurp", who, 0, "") for who in MEMBERS for _ in range(3)]
+    elif name == "copies":
+        for who in MEMBERS:
+            found += [(draft.moment(), "stand-still", who, int(dice.between(1050, 2500)), "") for _ in range(2)]
+            found.append((draft.moment(), "kill", who, 0, ""))
     if found:
         return sorted([*found, *((draft.moment(), "start", who, 0, "") for who in MEMBERS)])
     for _ in range(2 + dice.below(6)):
@@ -147,7 +162,7 @@ def run_group(seed: int, name: str, settings: WorkSettings = SETTINGS) -> WorkSt
     scenario = swarm_scenario(seed, name)
     stage = WorkStage(scenario, settings, topics_of(name))
     begin = 3000.0 - _BEFORE_MS
-    for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers") else 1 + seed % 3]):
+    for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers", "copies") else 1 + seed % 3]):
         stage.world.clock.at(ns(begin + 100 * i), lambda who, _: stage.start(who), member)
     for trouble in troubles(seed, name):
         stage.world.clock.at(ns(trouble[0]), lambda what, _: strike(stage, what), trouble)

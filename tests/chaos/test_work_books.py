@@ -1,0 +1,131 @@
+"""The checker of shared work under chaos finds each fault that is planted in the books, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.work_books import Facts, Line, Problem, WorkBooks, read_books
+
+S = 1_000_000_000
+TOPIC, RECORD = "jobs", "groups.jobs.workers"
+FACTS = Facts({TOPIC: ("b1", "b2"), RECORD: ("b2", "b3")}, TOPIC, RECORD, well=100 * S, kept=frozenset({"p:0", "p:1"}))
+SOUND = (
+    (1, "p@1", "ask", "p:0"), (2, "p@1", "safe", "p:0"), (3, "p@1", "ask", "p:1"), (4, "p@1", "safe", "p:1"),
+    (10, "w0@2", "take", "p:0"), (11, "w0@2", "said", "p:0"), (12, "w0@2", "done", "p:0"),
+    (20, "w1@3", "take", "p:1"), (21, "w1@3", "said", "p:1"), (22, "w1@3", "done", "p:1"),
+    (30, "w0@2", "heart", "-"), (30, "w1@3", "heart", "-"),
+)  # fmt: skip
+Row = tuple[float, str, str, str]
+
+
+def judged(rows: Iterable[Row], facts: Facts = FACTS) -> list[Problem]:
+    """Units are all of one key."""
+    lines = [
+        Line(int(at * S), who, word, unit, ("k",) if word in ("ask", "take") else ()) for at, who, word, unit in rows
+    ]
+    return WorkBooks(sorted(lines, key=lambda line: line.at), facts).problems()
+
+
+def without(*lost: tuple[str, str]) -> list[Row]:
+    return [row for row in SOUND if (row[2], row[3]) not in lost]
+
+
+def kinds(problems: list[Problem]) -> set[str]:
+    return {problem.kind for problem in problems}
+
+
+def test_a_run_that_kept_all_promises_has_no_problems() -> None:
+    assert judged(SOUND) == []
+
+
+UNDONE = without(("take", "p:1"), ("said", "p:1"), ("done", "p:1"))
+
+
+def test_a_unit_that_is_gone_is_found() -> None:
+    assert kinds(judged(UNDONE, replace(FACTS, kept=frozenset({"p:0"})))) == {"gone"}
+
+
+def test_a_unit_that_a_waiting_member_was_never_handed_is_found() -> None:
+    assert kinds(judged(UNDONE)) == {"not handed out"}
+
+
+def test_a_unit_without_anybody_there_is_not_the_groups_fault() -> None:
+    rows = [row for row in UNDONE if row[2] != "heart"]
+    assert kinds(judged([*rows, (60, "p@1", "ask", "p:2")])) == {"nobody there"}
+
+
+def test_a_unit_that_was_never_acknowledged_is_owed_to_nobody() -> None:
+    assert judged([row for row in UNDONE if (row[2], row[3]) != ("safe", "p:1")]) == []
+
+
+AGAIN: list[Row] = [(25, "w1@3", "take", "p:0"), (26, "w1@3", "said", "p:0"), (27, "w1@3", "done", "p:0")]
+
+
+def test_a_unit_that_is_done_for_ever_and_done_again_is_found() -> None:
+    assert kinds(judged([*SOUND, *AGAIN])) == {"done for ever and handed out again"}
+
+
+@pytest.mark.parametrize("what", ["killed", "lost", "left"])
+def test_a_unit_may_be_done_again_if_its_holder_was_lost(what: str) -> None:
+    rows = without(("done", "p:0"))
+    end: dict[str, Row] = {
+        "killed": (15, "driver", "killed", "w0@2"), "lost": (15, "w0@2", "lost", "p:0"),
+        "left": (15, "w0@2", "left", "-"),
+    }  # fmt: skip
+    assert judged([*rows, end[what], *AGAIN]) == []
+
+
+def test_a_unit_that_is_handed_out_twice_while_its_holder_lives_is_found() -> None:
+    rows = [row for row in SOUND if row[3] != "p:0" or row[2] in ("ask", "safe", "take")]
+    problems = judged([*rows, (11, "w1@3", "take", "p:0"), (12, "w1@3", "said", "p:0"), (13, "w1@3", "done", "p:0")])
+    assert "handed out twice although its holder lives" in kinds(problems)
+
+
+def test_a_holder_that_is_given_up_although_nothing_was_wrong_is_found() -> None:
+    beats: list[Row] = [(9.9 + i / 5, "w0@2", "heart", "-") for i in range(100)]
+    rows = [*without(("done", "p:0")), *beats, (12, "w0@2", "lost", "p:0"), *AGAIN]
+    assert kinds(judged(rows, replace(FACTS, well=1 * S))) == {"handed out twice although nothing was wrong"}
+
+
+def _swapped(row: Row) -> Row:
+    other = {"p:0": "p:1", "p:1": "p:0"}
+    return (*row[:3], other[row[3]]) if row[2] in ("take", "said", "done") else row
+
+
+def test_a_key_out_of_order_is_found() -> None:
+    assert kinds(judged([_swapped(row) for row in SOUND])) == {"out of order"}
+
+
+def test_two_holders_of_a_key_at_once_are_found() -> None:
+    rows = [(10.5, *row[1:]) if row[2:] == ("take", "p:1") else row for row in SOUND]
+    assert kinds(judged(rows)) == {"two at one time", "out of order"}
+
+
+OUT_TOGETHER = {"b1": [(0, 5 * S)], "b2": [(4 * S, 6 * S)]}
+OUT_IN_TURN = {"b1": [(0, 5 * S)], "b2": [(5 * S, 9 * S)]}
+
+
+@pytest.mark.parametrize(("out", "excused"), [(OUT_TOGETHER, True), (OUT_IN_TURN, False)])
+def test_what_is_gone_is_excused_only_if_no_copy_was_there(
+    out: dict[str, list[tuple[int, int]]], excused: bool
+) -> None:
+    (problem,) = judged(UNDONE, replace(FACTS, out=out, kept=frozenset({"p:0"})))
+    assert bool(problem.excuse) is excused
+
+
+@pytest.mark.parametrize(("when", "excused"), [(13, True), (40, False)])
+def test_what_is_done_again_is_excused_only_by_the_copies_of_the_record(when: int, excused: bool) -> None:
+    """That those of the topic were away together says nothing."""
+    out = {"b1": [(13 * S, 14 * S)], "b2": [(when * S, (when + 2) * S)], "b3": [(0, 99 * S)]}
+    (problem,) = judged([*SOUND, *AGAIN], replace(FACTS, out=out))
+    assert bool(problem.excuse) is excused
+
+
+def test_a_line_that_its_writer_was_killed_in_is_no_line(tmp_path: Path) -> None:
+    """The books can be read while they are written."""
+    (tmp_path / "w0@2.book").write_text("10 take p:0 k\n11 said p:0 -\n12 do")
+    assert [line.word for line in read_books(tmp_path)] == ["take", "said"]
