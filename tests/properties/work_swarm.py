@@ -31,6 +31,8 @@ MEMBERS = ("m0", "m1", "m2")
 LEADER = "whoever leads"
 _BEFORE_MS = 600.0
 _PATIENCE_MS = 120_000.0
+_STILL_MS = 1600.0
+"""Longer than anybody waits for an answer, shorter than `silent_ms`: who leads goes on leading."""
 Trouble = tuple[float, str, str, int, str]
 """When, what, to whom; and a number and a role for those that need them."""
 
@@ -135,7 +137,7 @@ def troubles(seed: int, name: str) -> list[Trouble]:
         found = [(draft.moment(), "usurp", who, 0, "") for who in MEMBERS for _ in range(3)]
     elif name == "copies":
         for who in MEMBERS:
-            found += [(draft.moment(), "stand-still", who, int(dice.between(1050, 2500)), "") for _ in range(2)]
+            found += [(draft.moment(), "still-at-packet", who, 1 + dice.below(40), "leader") for _ in range(2)]
             found.append((draft.moment(), "kill", who, 0, ""))
     if found:
         return sorted([*found, *((draft.moment(), "start", who, 0, "") for who in MEMBERS)])
@@ -188,6 +190,8 @@ def strike(stage: WorkStage, trouble: Trouble) -> None:
         stage.kill(who)
     elif kind == "kill-at-packet":
         stage.kill_at_packet(who, role, number)
+    elif kind == "still-at-packet":
+        stage.stand_still_at_packet(who, role, number, ns(_STILL_MS))
     elif kind == "usurp":
         worker.hears_of_nobody()
     elif kind == "stand-still":

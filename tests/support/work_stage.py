@@ -177,6 +177,10 @@ class WorkStage:
         """Kill it when the client that is its `member`, or the `leader` that it runs, has sent so many more packets."""
         self._fuses[name] = (role, number, partial(self.kill, name))
 
+    def stand_still_at_packet(self, name: str, role: str, number: int, duration_ns: int) -> None:
+        """The same, but it goes on later."""
+        self._fuses[name] = (role, number, lambda: self.workers[name].stand_still(duration_ns))
+
     def _sent(self, source: str, target: str, packet: Packet) -> None:
         if self._count is not None:
             self._count(source, target, packet)
