@@ -37,7 +37,7 @@ from ordercast.pubsub.keeping import KeepTable, ranked
 from tests.support.chaos_run import ROOT, SETTINGS, behind_proxies, draws
 from tests.support.proxy import Proxy
 from tests.support.work_books import FOREVER, Facts, Problem, WorkBooks, read_books
-from tests.support.work_process import GROUP, Task
+from tests.support.work_process import GROUP, LEADS, Task
 
 _BROKERS, _COPIES, _WORKERS, _PUBLISHERS = 5, 2, 4, 2
 _PATIENCE_S = 60.0
@@ -60,8 +60,7 @@ class TaskProcess:
     @property
     def life(self) -> str:
         """As its book is called."""
-        assert self.process is not None
-        return f"{self.task.name}@{self.process.pid}"
+        return f"{self.task.name}@{self.process.pid if self.process is not None else 0}"
 
     async def start(self) -> None:
         if self.running:
@@ -265,7 +264,7 @@ class WorkChaos:
     async def _faults(self) -> None:
         chance = draws(self.seed, "work faults")
         kinds = [self._kill, self._kill, self._pause, self._cut, self._freeze, self._kill_worker, self._kill_worker]
-        kinds += [self._stop_worker, self._kill_publisher, self._restart_worker]
+        kinds += [self._kill_leader, self._stop_worker, self._kill_publisher, self._restart_worker]
         if not self.spare:
             kinds += [self._kill_pair, self._kill_pair, self._kill_all]
         lasting = []
@@ -346,8 +345,16 @@ class WorkChaos:
         one.wanted = False
         await one.end()
         self._killed(one)
+        one.process = None
         await asyncio.sleep(seconds)
         one.wanted = True
+
+    async def _kill_leader(self, chance: Random) -> None:
+        """Or somebody, while nobody leads."""
+        leads = [one for one in self.people if f" heart {LEADS} " in self._last_word(one)]
+        one = chance.choice(leads) if leads else self._one(chance, "worker")
+        if one is not None and one.wanted:
+            await self._kill_one(one, chance.random() * 2)
 
     async def _kill_worker(self, chance: Random) -> None:
         await self._kill_one(self._one(chance, "worker"), chance.random() * 2)
@@ -362,7 +369,7 @@ class WorkChaos:
             self._note(f"{one.task.name} leaves")
             one.wanted = False
             await one.end(None)
-            one.wanted = True
+            one.process, one.wanted = None, True
 
     async def _stop_worker(self, chance: Random) -> None:
         one = self._one(chance, "worker")

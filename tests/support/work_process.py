@@ -19,7 +19,7 @@ import pytest
 import uvloop
 
 from ordercast.api import Client, WorkLost, connect
-from ordercast.api.work import Work
+from ordercast.api.work import Work, WorkInbox
 from ordercast.client.settings import ClientSettings
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.words import dead_topic
@@ -30,6 +30,8 @@ GROUP = "workers"
 SETTINGS = WorkSettings(window=8, silent_ms=1500, max_attempts=4)
 POISON = "!"
 """How the name of a unit ends that nobody can deal with."""
+LEADS = "leads"
+"""What stands beside the heart of the worker whose process leads: for the driver, to choose its victims."""
 _LONG_S = 300.0
 _HEART_S = 0.2
 _IN_FLIGHT = 8
@@ -102,7 +104,7 @@ class WorkProcess:
         inbox = await client.subscribe(
             self.task.topic, group=GROUP, start="earliest", work=SETTINGS, timeout=_LONG_S
         )  # fmt: skip
-        beating = asyncio.create_task(self._beat())
+        beating = asyncio.create_task(self._beat(inbox))
         try:
             async for message in inbox:
                 unit = message.payload.decode()
@@ -133,13 +135,13 @@ class WorkProcess:
         except WorkLost:
             self.book.write("lost", unit)
 
-    async def _beat(self) -> None:
+    async def _beat(self, inbox: WorkInbox) -> None:
         """Alive, and waiting for work; and what was taken away is noted, also what waits to be tried again."""
         while True:
             for unit in [unit for unit, message in self.pending.items() if message.over]:
                 del self.pending[unit]
                 self.book.write("lost", unit)
-            self.book.write("heart", lasting=False)
+            self.book.write("heart", LEADS if inbox.leads else "-", lasting=False)
             await asyncio.sleep(_HEART_S)
 
     async def _publish(self, client: Client) -> None:
