@@ -70,7 +70,14 @@ class Delivery(State):
     def receive(self, event: Event, born: int) -> None:
         """CLU-3.1: from gossip, for the first time as far as that knows."""
         self.buffer.store(event, born)
-        self._sort_in(event, recovered=False)
+        ordering = self.ordering
+        if not (self.keeps_order and self.knows_start and ordering.advance(event)):
+            self._sort_in(event, recovered=False)
+        elif self.options.total_rounds or ordering.skipped:
+            self.hand_over((event,))
+        else:  # This is what nearly always happens.
+            self.app.update(event)
+            self.wires.deliver(event.message)
 
     def recovered(self, event: Event, born: int) -> None:
         """CLU-3.4: somebody was asked for it, or for one like it."""
@@ -85,13 +92,7 @@ class Delivery(State):
             self._keep_early(event)
             return
         ordering = self.ordering
-        if ordering.advance(event):
-            if self.options.total_rounds or ordering.skipped:
-                self.hand_over((event,))
-            else:  # This is what nearly always happens.
-                self.app.update(event)
-                self.wires.deliver(event.message)
-        elif ordering.is_obsolete(event):
+        if ordering.is_obsolete(event):
             self.wires.count("updates_obsolete")
         elif event.key not in ordering.waiting:
             if ordering.is_ready(event):

@@ -59,14 +59,20 @@ class Rumours(State, Generic[Key, Item]):
         """GSP-3: those that are new, in the order in which they came; of the others, the higher age counts."""
         births, known, now = self.births, self.known, self.round
         new: list[Item] = []
-        for i, born in enumerate(map(births.get, keys)):
+        for key, age, item, born in zip(keys, ages, items, map(births.get, keys), strict=True):
             if born is not None:
-                if now - ages[i] < born:
-                    births[keys[i]] = now - ages[i]
-            elif keys[i] not in known:
-                self._remember_new(keys[i])
-                self._keep(keys[i], items[i], now - ages[i])
-                new.append(items[i])
+                if now - age < born:
+                    births[key] = now - age
+            elif key not in known:  # `_remember_new` and `_keep` in place: everything that goes round comes by here.
+                known.add(key)
+                self.history.append(key)
+                births[key] = now - age
+                self.items[key] = item
+                new.append(item)
+                if len(known) > self.limits.history:
+                    known.remove(self.history.popleft())
+                if len(births) > self.limits.buffer:
+                    self._drop_oldest()
         return new
 
     def remember(self, key: Key) -> None:
@@ -85,7 +91,10 @@ class Rumours(State, Generic[Key, Item]):
         self.births[key] = born
         self.items[key] = item
         if len(self.births) > self.limits.buffer:
-            self.drop(min(self.births, key=self.births.__getitem__))
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        self.drop(min(self.births, key=self.births.__getitem__))
 
     def disown(self, key: Key) -> None:
         """It was no such rumour: whatever comes under this key is new."""
@@ -103,8 +112,9 @@ class Rumours(State, Generic[Key, Item]):
         """GSP-2: everything is a round older, and what is too old is passed on no more."""
         self.round += 1
         oldest = self.round - self.limits.rounds
-        for key in [key for key, born in self.births.items() if born < oldest]:
-            self.drop(key)
+        births, items = self.births, self.items
+        for key in [key for key, born in births.items() if born < oldest]:
+            del births[key], items[key]
 
     def chosen(self) -> tuple[tuple[Item, ...], bytes]:
         """Rumours to pass on in this round, and their ages: the youngest, for most have the old ones already."""
