@@ -180,6 +180,18 @@ def test_a_history_may_be_one_vector_of_tagged_operations(tmp_path: Path) -> Non
     assert [result.violations for result in one.results] == [result.violations for result in several.results]
 
 
+def test_keys_that_are_keywords_are_topics_of_their_own(tmp_path: Path) -> None:
+    """Two processes poll two keys in opposite orders, which no order of either key forbids."""
+    sends = "[[:send :a [0 1]] [:send :b [0 2]]]"
+    polls = ("[[:poll {:a [[0 1]]}] [:poll {:b [[0 2]]}]]", "[[:poll {:b [[0 2]]}] [:poll {:a [[0 1]]}]]")
+    values = enumerate((sends, *polls))
+    history = tmp_path / "keywords.edn"
+    history.write_text("".join(f"{{:type :ok, :process {n}, :f :txn, :value {value}}}\n" for n, value in values))
+    trace = jepsen_kafka.read(history)
+    assert set(trace.table.column("topic").drop_null().to_pylist()) == {":a", ":b"}
+    assert outcome(judge_trace(trace, checks=["total"]), "total") == "pass"
+
+
 def test_histories_of_other_models_are_refused(tmp_path: Path) -> None:
     register = tmp_path / "register.edn"
     register.write_text("{:type :invoke, :process 0, :f :cas, :value [1 2], :index 0}\n")

@@ -24,15 +24,15 @@ _ASIDE = {":subscribe", ":assign", ":crash", ":debug-topic-partitions"}
 def read(path: Path) -> LoadedTrace:
     """The history in a file. Operations of the nemesis are left out; those of other models are refused."""
     ended = [operation for operation in _operations(path) if operation[":type"] != ":invoke"]
-    polled = {message for operation in ended for kind, message in _steps(operation, path) if kind == "deliver"}
+    polled = {message for operation in ended for kind, _, message in _steps(operation, path) if kind == "deliver"}
     rows = ImportedRows(path)
     for operation in ended:
         node = f"p{operation[':process']}"
-        for kind, message in _steps(operation, path):
+        for kind, key, message in _steps(operation, path):
             certain = operation[":type"] == ":ok"
             # Of a send that nobody answered, it is known that it happened if anybody polled it.
             if kind == "publish" and (certain or (operation[":type"] == ":info" and message in polled)):
-                rows.add(node, kind, message, topic=message.partition(":")[0], guarantee="total")
+                rows.add(node, kind, message, topic=key, guarantee="total")
             elif kind == "deliver" and certain:
                 rows.add(node, kind, message)
     return rows.trace("a key is a topic, and who polls any of it is a member")
@@ -66,9 +66,9 @@ def _values(path: Path) -> Iterator[tuple[str, Any]]:
             yield from ((where, one) for one in (value if whole else [value]))
 
 
-def _steps(operation: dict[str, Any], path: Path) -> list[tuple[str, str]]:
-    """The sends and polls of an operation, in its order."""
-    steps: list[tuple[str, str]] = []
+def _steps(operation: dict[str, Any], path: Path) -> list[tuple[str, str, str]]:
+    """The sends and polls of an operation, in its order: what each is, its key and its message."""
+    steps: list[tuple[str, str, str]] = []
     if operation[":type"] == ":fail":
         return steps
     value = operation.get(":value")
@@ -77,7 +77,7 @@ def _steps(operation: dict[str, Any], path: Path) -> list[tuple[str, str]]:
             raise TraceError(f"{path}: {str(step)[:40]!r} is neither a send nor a poll")
         if step[0] == ":send" and len(step) == 3:
             sent = step[2][-1] if isinstance(step[2], list) and step[2] else step[2]
-            steps.append(("publish", f"{step[1]}:{sent}"))
+            steps.append(("publish", str(step[1]), f"{step[1]}:{sent}"))
         elif step[0] == ":poll":
             steps += _polled(step, path)
         else:
@@ -87,7 +87,7 @@ def _steps(operation: dict[str, Any], path: Path) -> list[tuple[str, str]]:
     return steps
 
 
-def _polled(step: list[Any], path: Path) -> list[tuple[str, str]]:
+def _polled(step: list[Any], path: Path) -> list[tuple[str, str, str]]:
     by_key = step[1] if len(step) > 1 else {}
     if not isinstance(by_key, dict):
         raise TraceError(f"{path}: {str(step)[:40]!r} is no poll")
@@ -96,5 +96,5 @@ def _polled(step: list[Any], path: Path) -> list[tuple[str, str]]:
         for pair in pairs if isinstance(pairs, list) else [None]:
             if not isinstance(pair, list) or len(pair) != 2:
                 raise TraceError(f"{path}: {str(pairs)[:40]!r} are no pairs of offset and value")
-            found.append(("deliver", f"{key}:{pair[1]}"))
+            found.append(("deliver", str(key), f"{key}:{pair[1]}"))
     return found
