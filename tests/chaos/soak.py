@@ -31,6 +31,7 @@ _KILL_EVERY_S = 20.0
 _SAMPLE_EVERY_S = 2.0
 _READ_S = 1.0
 _QUIET_S = 5.0
+_LAST_WORDS = 4000
 
 
 class Soak:
@@ -103,6 +104,15 @@ class Soak:
                         row = (minutes, _rss_kb(process.pid), len(list(Path(f"/proc/{process.pid}/fd").iterdir())))
                         self.samples.setdefault((broker, process.pid), []).append(row)
 
+    def endings(self) -> list[str]:
+        """Brokers that nobody killed and that are not there any more, each with the end of its log."""
+        found = []
+        for broker in self.cluster.ids:
+            if self.cluster.cluster.process(broker) is None:
+                log = (self.cluster.cluster.run_directory / f"{broker}.log").read_text(errors="replace")
+                found.append(f"{broker} ended by itself: {log[-_LAST_WORDS:]}")
+        return found
+
     def growth(self) -> list[str]:
         """What grew too fast, after the first quarter."""
         found = []
@@ -135,10 +145,11 @@ async def soak(minutes: float, directory: Path) -> list[str]:
         run = Soak(cluster, trace, minutes * 60)
         busy = [run.sessions_come_and_go(who) for who in range(4)]
         await asyncio.gather(*busy, run.a_filter_reads(), run.one_is_killed(), run.sample())
+        ended = run.endings()
     print(f"{run.sessions} sessions ({run.failed} failed), {run.read} read, {run.kills} kills,", flush=True)
     print(f"the reader was given up {run.given_up} times", flush=True)
     verdict, _ = judge_living(trace)
-    return [*run.growth(), *complaints(verdict)]
+    return [*ended, *run.growth(), *complaints(verdict)]
 
 
 def main() -> int:

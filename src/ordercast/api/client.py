@@ -28,6 +28,7 @@ from ordercast.client.work.leader import WorkSettings
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
 from ordercast.net.host import ProcessHost
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.filters import check_filter, is_filter
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
@@ -217,6 +218,10 @@ class Client(PublishingClient):
     def taken_up_to(self, topic: str) -> Vector:
         """Up to where, per publisher, the topic is not sent (again): taken already, or older than the membership."""
         return self._machine.taken_up_to(Topic(topic))
+
+    def closed_sessions(self) -> Closed:
+        """Sessions that have ended for good, in intervals of tickets; every member has taken all of them (BRK-F7)."""
+        return self._machine.session.closed.summary()
 
     async def position(self, *topics: str, timeout: float | None = 30.0) -> Position:
         """How far this client has taken the topics it subscribes to; of kept topics it does not, where they end now.

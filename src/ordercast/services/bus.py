@@ -9,6 +9,7 @@ from typing import Protocol
 from ordercast.api.errors import SessionLost as ClientLost
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.messages import Guarantee
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
 
@@ -32,8 +33,15 @@ class Bus(Protocol):
         """Become a member; deliveries of the topic follow, without those in `have`.
 
         Returns up to where nothing will be delivered: what was forgotten before this session became a member, and what
-        it has said to have consumed in an earlier life. A store that lacks some of it needs a snapshot.
+        it has said to have consumed in an earlier life; as a cut, with all sessions that are closed. A store that lacks
+        some of it needs a snapshot.
         """
+
+    def closed(self) -> Closed:
+        """Sessions that are over, and of which a member has consumed everything."""
+
+    async def heard(self, topic: Topic) -> None:
+        """Wait until every member has consumed what this session has published on the topic."""
 
     def publish(
         self, topic: Topic, payload: bytes, keys: tuple[str, ...], guarantee: Guarantee

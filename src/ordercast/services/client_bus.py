@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from ordercast.api import Client
 from ordercast.api.bridge import ConnectionEvent
 from ordercast.api.errors import PublishRefused
@@ -14,6 +12,8 @@ from ordercast.api.errors import SessionLost as ClientLost
 from ordercast.api.inbox import Inbox
 from ordercast.core.ids import Origin, Topic, plain_origin
 from ordercast.core.messages import Guarantee
+from ordercast.pubsub.closed import Closed
+from ordercast.pubsub.cuts import folded, intervals
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Summary, Vector
 from ordercast.services.bus import BusSessionLost
@@ -46,13 +46,19 @@ class ClientBus:
         self._inboxes[topic] = inbox
         self._done[topic] = asyncio.Event()
         self._pumps.add(asyncio.ensure_future(self._pump(topic, inbox)))
-        return {plain_origin(origin): number for origin, number in self.client.taken_up_to(topic).items()}
+        return folded(self.client.taken_up_to(topic) | intervals(self.closed()))
+
+    def closed(self) -> Closed:
+        return self.client.closed_sessions()
+
+    async def heard(self, topic: Topic) -> None:
+        await self.client.publish(topic, b"", guarantee=Guarantee.FIFO, ack="delivered")
 
     async def _pump(self, topic: Topic, inbox: Inbox) -> None:
         """One batch after the other."""
         try:
             while True:
-                batch = [_without_ticket(publication) for publication in await inbox.hand_out()]
+                batch = await inbox.hand_out()
                 self._in_hand[topic] = len(batch)
                 self._done[topic].clear()
                 self._arrived.put_nowait(batch)
@@ -83,7 +89,7 @@ class ClientBus:
 
     def consumed(self, publications: Sequence[Publication]) -> None:
         for publication in publications:
-            if publication.origin == self.origin:
+            if plain_origin(publication.origin) == self.origin:
                 self._settle(publication.id)
             self._in_hand[publication.topic] -= 1
             if not self._in_hand[publication.topic]:
@@ -114,9 +120,3 @@ class ClientBus:
             pump.cancel()
         await asyncio.gather(*self._pumps, return_exceptions=True)
         await self.client.close()
-
-
-def _without_ticket(publication: Publication) -> Publication:
-    """A replica knows sessions by the names that they have from their beginning (BRK-F1)."""
-    plain = plain_origin(publication.origin)
-    return publication if plain == publication.origin else replace(publication, origin=plain)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of
 from ordercast.core.messages import Guarantee
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Received, Summary, Vector
 from ordercast.services.bus import BusSessionLost
@@ -172,6 +173,13 @@ class LocalBus:
         if self._over is not None:
             raise self._over
         self._hub.publish(self.origin, topic, payload, keys, guarantee)
+
+    def closed(self) -> Closed:
+        return {}
+
+    async def heard(self, topic: Topic) -> None:  # noqa: ARG002
+        while not self._hub.idle():
+            await asyncio.sleep(0)
 
     async def drain(self) -> None:
         await asyncio.sleep(0)

@@ -14,15 +14,16 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
+from ordercast.pubsub.cuts import closed_in
 from ordercast.pubsub.publications import Publication
-from ordercast.pubsub.received import Received, Vector
+from ordercast.pubsub.received import Vector
 from ordercast.services.bus import Bus, BusSessionLost
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.frontend import Frontend
 from ordercast.services.operations import OperationRefused
 from ordercast.services.payloads import PayloadStore
 from ordercast.services.replica import Applied, Replica, ReplicaSnapshot
-from ordercast.services.snapshot_exchange import SnapshotExchange, contains, control_topic, data_topic
+from ordercast.services.snapshot_exchange import SnapshotExchange, control_topic, data_topic
 from ordercast.services.stores.port import Store, StoreError
 from ordercast.services.wire import Call, Elsewhere, Unit, decode_body, encode_body
 from ordercast.trace.schema import INFO_DIGEST
@@ -31,6 +32,8 @@ T = TypeVar("T")
 Note = Callable[[str, Mapping[str, str]], None]
 INLINE_BYTES = 64 * 1024
 """Larger bodies travel apart, where there is a payload store."""
+FOLD_S = 1.0
+"""So often at most a replica looks which sessions are closed."""
 _RETRY_S = (0.02, 2.0)
 
 
@@ -62,6 +65,7 @@ class ReplicaNode:
         self._store_lock = asyncio.Lock()
         self._stopping = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._fold_at = 0.0
         self._outgoing: asyncio.Queue[tuple[Topic, Unit, tuple[str, ...], Guarantee]] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop
         self.lost: BusSessionLost | None = None
@@ -108,11 +112,18 @@ class ReplicaNode:
         start_over = await self._with_store(self.replica.must_start_over, topic)
         await self.bus.subscribe(control_topic(topic), {})
         base = await self.bus.subscribe(topic, have)
-        if own_state or (not start_over and contains(Received(have), base)):
-            self._ready[topic].set()
+        if own_state or (
+            not start_over and await self._with_store(self.replica.starts_from, topic, base, self.bus.origin)
+        ):
+            await self._go_on(topic, base)
         else:
             self._kept[topic] = []
-            self._spawn(self._keep_asking(topic, base))
+            self._spawn(self._keep_asking(topic, base, may_found=not start_over))
+
+    async def _go_on(self, topic: Topic, base: Vector) -> None:
+        """From its own state, which counts as having everything of the sessions that are closed."""
+        await self._with_store(self.replica.fold, topic, closed_in(base), self.bus.origin)
+        self._ready[topic].set()
 
     async def stop(self) -> None:
         """Leave the bus and close the store. What was delivered and not applied comes again next time."""
@@ -242,11 +253,20 @@ class ReplicaNode:
     async def _apply_and_answer(self, publications: list[Publication]) -> None:
         applied = await self._with_store(self.replica.apply, publications, self.bus.origin)
         self.bus.consumed(publications)
+        if self._loop.time() >= self._fold_at:
+            self._fold_at = self._loop.time() + FOLD_S
+            for topic in {publication.topic for publication in publications}:
+                await self._fold(topic)
         for done in applied:
             if self._observe is not None:
                 self._observe(done)
             if done.unit is not None and done.unit.token:
                 self._answer(done)
+
+    async def _fold(self, topic: Topic) -> None:
+        """A member with a state has everything of a session that is closed: nothing is closed without it (BRK-F6)."""
+        if topic in self._ready and self._ready[topic].is_set() and topic not in self._kept:
+            await self._with_store(self.replica.fold, topic, self.bus.closed())
 
     def _answer(self, done: Applied) -> None:
         answer = self._waiting.pop(done.unit.token, None) if done.unit is not None else None
@@ -260,6 +280,9 @@ class ReplicaNode:
     # Snapshots
 
     async def _hear(self, publication: Publication) -> None:
+        topic = data_topic(publication.topic)
+        if topic is not None:
+            await self._fold(topic)  # Whoever asks has heard which sessions are closed.
         snapshot = await self._with_store(self._exchange.hear, publication)
         self.bus.consumed([publication])
         if snapshot is not None:
@@ -272,19 +295,37 @@ class ReplicaNode:
         self._ready[snapshot.topic].set()
 
     def _replace_state(self, snapshot: ReplicaSnapshot) -> None:
-        self.replica.restore(snapshot)
+        self.replica.restore(snapshot, self.bus.origin)
         if self._restored is not None:
             self._restored(self.replica)
 
-    async def _keep_asking(self, topic: Topic, base: Vector) -> None:
-        """Ask for the state again until it is here: whoever was picked may have died."""
+    async def _keep_asking(self, topic: Topic, base: Vector, *, may_found: bool) -> None:
+        """Ask for the state again until it is here: whoever was picked may have died.
+
+        Where only closed sessions are in doubt, and nobody else has a state, the own one is the service's.
+        """
+        counted = await self._with_store(self.replica.knows(topic).contains_counted, base)
         while not self._ready[topic].is_set():
             await self._with_store(self._exchange.ask, topic, base)
             try:
                 async with asyncio.timeout(self._ask_again_s):
+                    if may_found and counted and await self._nobody_answers(topic):
+                        await self._found(topic, base)
                     await self._ready[topic].wait()
             except TimeoutError:
                 continue
+
+    async def _nobody_answers(self, topic: Topic) -> bool:
+        """Whoever has taken the second word has answered what came before the first."""
+        for _ in range(2):
+            await self.bus.heard(control_topic(topic))
+        return self._exchange.alone(topic)
+
+    async def _found(self, topic: Topic, base: Vector) -> None:
+        del self._exchange.wishes[topic]
+        await self._with_store(self.replica.fold, topic, closed_in(base), self.bus.origin)
+        await self._take(self._kept.pop(topic))
+        self._ready[topic].set()
 
     def _say(self, topic: Topic, payload: bytes) -> None:
         """From any thread: a snapshot is read where the store is."""

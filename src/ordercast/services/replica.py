@@ -14,20 +14,20 @@ from typing import TypeVar
 import msgspec
 
 from ordercast.core.errors import UsageError
-from ordercast.core.ids import Origin, Topic
+from ordercast.core.ids import Origin, Topic, plain_origin
 from ordercast.core.wire import NOT_DECODABLE
+from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.publications import Publication
-from ordercast.pubsub.received import Received, Summary
+from ordercast.pubsub.received import Summary, Vector
 from ordercast.services.data_service import ApplyContext, ReadOnly, checked_call, perform
 from ordercast.services.dispatcher import Dispatcher
 from ordercast.services.operations import OperationRefused
 from ordercast.services.staging import Cells, Prefixed, Retry, StagedWrites
 from ordercast.services.stores.port import Store, StoreError
+from ordercast.services.topic_received import TopicReceived, closed_key, received_prefix, session_key
 from ordercast.services.wire import Call, Unit, UnitOutcome, decode_body
 
 T = TypeVar("T")
-_Row = tuple[int, tuple[int, ...]]
-_decode_row = msgspec.msgpack.Decoder(_Row).decode
 LARGEST_BATCH = 1000
 """Deliveries that share a commit, at most."""
 
@@ -47,6 +47,9 @@ class ReplicaSnapshot(msgspec.Struct, frozen=True):
     topic: Topic
     received: Summary
     services: dict[str, bytes]
+    closed: Closed = {}
+    origins: dict[Origin, Origin] = {}
+    """Whole names, with tickets, of the sessions in `received`."""
 
 
 class Replica:
@@ -57,25 +60,48 @@ class Replica:
         self.dispatcher = dispatcher
         self._retry = retry or _give_up
         self._stage = StagedWrites(store)
-        self._received: dict[Topic, Received] = {}
+        self._received: dict[Topic, TopicReceived] = {}
 
     # What it has
 
     def received(self, topic: Topic) -> Summary:
-        """The publications that this replica has applied: the `have` of its first resume."""
-        return self._received_of(topic).summary()
+        """The publications that this replica has applied, of sessions that are not closed."""
+        return self.knows(topic).received.summary()
 
     def has(self, publication: Publication) -> bool:
-        return (publication.origin, publication.number) in self._received_of(publication.topic)
+        return self.knows(publication.topic).has(publication.origin, publication.number)
 
-    def _received_of(self, topic: Topic) -> Received:
+    def knows(self, topic: Topic) -> TopicReceived:
+        """Everything that this replica has received on the topic."""
         found = self._received.get(topic)
         if found is None:
-            prefix = _received_prefix(topic)
-            rows = self._read(lambda: list(self._stage.scan(prefix)))
-            found = Received({Origin(key[len(prefix) :]): _decode_row(value) for key, value in rows})
-            self._received[topic] = found
+            prefix = received_prefix(topic)
+            rows = self._read(lambda: {key[len(prefix) :]: value for key, value in self._stage.scan(prefix)})
+            closed = self._read(lambda: self._stage.get(closed_key(topic)))
+            found = self._received[topic] = TopicReceived.read(rows, closed)
         return found
+
+    def starts_from(self, topic: Topic, base: Vector, session: Origin) -> bool:
+        """Whether nothing is missing here that this session will not be sent.
+
+        The same session as before has taken all that was closed since: nothing is closed without it (BRK-F6).
+        """
+        known = self.knows(topic)
+        mine = self._read(lambda: self._stage.get(session_key(topic))) == session.encode()
+        return known.contains_counted(base) if mine else known.contains(base)
+
+    def fold(self, topic: Topic, closed: Closed, session: Origin | None = None) -> None:
+        """Everything of these sessions is in the store: their rows become intervals. `session`: which runs here now."""
+        known = self.knows(topic)
+        gone = known.fold(closed)
+        for name in gone or ():
+            self._stage.put(received_prefix(topic) + name, None)
+        if gone is not None:
+            self._stage.put(closed_key(topic), known.closed_row())
+        if session is not None:
+            self._stage.put(session_key(topic), session.encode())
+        self._stage.keep()
+        self._insist()
 
     # Deliveries
 
@@ -89,12 +115,12 @@ class Replica:
             batch = publications[start : start + LARGEST_BATCH]
             touched: set[tuple[Topic, Origin]] = set()
             for publication in batch:
-                received = self._received_of(publication.topic)
-                if (publication.origin, publication.number) in received:
+                known = self.knows(publication.topic)
+                if known.has(publication.origin, publication.number):
                     continue
-                applied.append(self._apply_one(publication, own))
-                received.add(publication.origin, publication.number)
-                touched.add((publication.topic, publication.origin))
+                applied.append(self._apply_one(_without_ticket(publication), own))
+                name = known.add(publication.origin, publication.number)
+                touched.add((publication.topic, name))
             self._commit(touched)
         return applied
 
@@ -138,7 +164,7 @@ class Replica:
     def _commit(self, touched: Iterable[tuple[Topic, Origin]]) -> None:
         """The received-set and the effects, together."""
         for topic, origin in touched:
-            self._stage.put(_received_prefix(topic) + origin, _row(self._received[topic], origin))
+            self._stage.put(received_prefix(topic) + origin, self._received[topic].row(origin))
         self._stage.keep()
         self._insist()
 
@@ -180,10 +206,15 @@ class Replica:
 
     def snapshot(self, topic: Topic) -> ReplicaSnapshot:
         """The state of the topic as it is between two deliveries. It holds a prefix of what this replica delivers."""
-        return self._read(lambda: ReplicaSnapshot(topic, self.received(topic), self._services(topic)))
+        known = self.knows(topic)
+        received, closed = known.received.summary(), known.closed.summary()
+        return self._read(lambda: ReplicaSnapshot(topic, received, self._services(topic), closed, known.origins))
 
-    def restore(self, snapshot: ReplicaSnapshot) -> None:
-        """Replace the state of the topic, and what counts as received, by that of another replica; all or nothing."""
+    def restore(self, snapshot: ReplicaSnapshot, session: Origin | None = None) -> None:
+        """Replace the state of the topic, and what counts as received, by that of another replica; all or nothing.
+
+        `session`: which runs here now.
+        """
         topic = snapshot.topic
         self._read(lambda: self._clear(topic))
         for name, data in sorted(snapshot.services.items()):
@@ -196,13 +227,14 @@ class Replica:
             except NOT_DECODABLE:
                 self._stage.undo()
                 raise UsageError(f"snapshot of {topic}: what it has of {name!r} is no state of it") from None
-        received = Received(snapshot.received)
-        for origin in received.summary():
-            self._stage.put(_received_prefix(topic) + origin, _row(received, origin))
+        known = TopicReceived(snapshot.received, snapshot.origins, snapshot.closed)
+        for key, value in known.rows(topic).items():
+            self._stage.put(key, value)
         self._stage.put(_start_over_key(topic), None)
+        self._stage.put(session_key(topic), session.encode() if session is not None else None)
         self._stage.keep()
         self._insist()
-        self._received[topic] = received
+        self._received[topic] = known
 
     def start_over(self, topic: Topic) -> None:
         """Remember that the session was fenced: what it holds may be unknown to others, a snapshot must replace it."""
@@ -238,7 +270,7 @@ class Replica:
         return found
 
     def _clear(self, topic: Topic) -> None:
-        for prefix in (f"d {topic} ", _received_prefix(topic)):
+        for prefix in (f"d {topic} ", received_prefix(topic)):
             for key, _ in list(self._stage.scan(prefix)):
                 self._stage.put(key, None)
 
@@ -249,17 +281,14 @@ class Replica:
         self.store.close()
 
 
-def _received_prefix(topic: Topic) -> str:
-    return f"r {topic} "
-
-
 def _start_over_key(topic: Topic) -> str:
     return f"m {topic} start-over"
 
 
-def _row(received: Received, origin: Origin) -> bytes:
-    row: _Row = (received.low.get(origin, 0), tuple(sorted(received.extras.get(origin, ()))))
-    return msgspec.msgpack.encode(row)
+def _without_ticket(publication: Publication) -> Publication:
+    """A service knows sessions by the names that they have from their beginning (BRK-F1)."""
+    plain = plain_origin(publication.origin)
+    return publication if plain == publication.origin else msgspec.structs.replace(publication, origin=plain)
 
 
 def _give_up(error: StoreError, _attempt: int) -> None:

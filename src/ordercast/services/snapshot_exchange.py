@@ -19,11 +19,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from ordercast.core.ids import Origin, Topic
+from ordercast.core.ids import Origin, Topic, plain_origin
 from ordercast.core.wire import NOT_DECODABLE
+from ordercast.pubsub.closed import senseless
 from ordercast.pubsub.publications import Publication
-from ordercast.pubsub.received import Received, Vector
+from ordercast.pubsub.received import Vector
 from ordercast.services.replica import Replica, ReplicaSnapshot
+from ordercast.services.topic_received import TopicReceived, is_origin_of
 
 CHUNK_BYTES = 256 * 1024
 _CONTROL = "_snapshots."
@@ -50,7 +52,13 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag=4):
     data: bytes
 
 
-Word = SnapshotRequest | Offer | Pick | Chunk
+class Here(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """A replica that has a state, but not (yet) all that was asked for: whoever asked is not alone."""
+
+    token: bytes
+
+
+Word = SnapshotRequest | Offer | Pick | Chunk | Here
 _decoder = msgspec.msgpack.Decoder(Word)
 _snapshots = msgspec.msgpack.Decoder(ReplicaSnapshot)
 Say = Callable[[Topic, bytes], None]
@@ -72,6 +80,8 @@ class Wish(msgspec.Struct):
     base: Vector
     member: Origin | None = None
     chunks: dict[int, bytes] = {}
+    answered: bool = False
+    """Somebody else has a state of the topic."""
 
 
 class SnapshotExchange:
@@ -100,22 +110,36 @@ class SnapshotExchange:
             return None
         match word:
             case SnapshotRequest(token, base):
-                if publication.origin != self._me and topic not in self.wishes and self._holds(topic, base):
-                    self._tell(topic, Offer(token))
+                if plain_origin(publication.origin) != self._me:
+                    self._answer(topic, token, base)
             case Offer(token):
                 wish = self.wishes.get(topic)
                 if wish is not None and wish.token == token and wish.member is None:
-                    wish.member = publication.origin
-                    self._tell(topic, Pick(token, publication.origin))
+                    wish.member, wish.answered = plain_origin(publication.origin), True
+                    self._tell(topic, Pick(token, wish.member))
+            case Here(token):
+                wish = self.wishes.get(topic)
+                if wish is not None and wish.token == token:
+                    wish.answered = True
             case Pick(token, member):
                 if member == self._me and topic not in self.wishes:
                     self._send_state(topic, token)
             case Chunk():
-                return self._collect(topic, publication.origin, word)
+                return self._collect(topic, plain_origin(publication.origin), word)
         return None
 
-    def _holds(self, topic: Topic, base: Vector) -> bool:
-        return contains(Received(self._replica.received(topic)), base)
+    def _answer(self, topic: Topic, token: bytes, base: Vector) -> None:
+        """Only a replica that waits for a state itself and has none has nothing to say."""
+        known, waits = self._replica.knows(topic), topic in self.wishes
+        if not waits and known.contains(base):
+            self._tell(topic, Offer(token))
+        elif not waits or known.received.low:
+            self._tell(topic, Here(token))
+
+    def alone(self, topic: Topic) -> bool:
+        """Whether nobody has answered; a proof that there is nobody, once all have heard the question."""
+        wish = self.wishes.get(topic)
+        return wish is not None and not wish.answered
 
     def _send_state(self, topic: Topic, token: bytes) -> None:
         data = msgspec.msgpack.encode(self._replica.snapshot(topic))
@@ -134,7 +158,7 @@ class SnapshotExchange:
             snapshot = _snapshots.decode(b"".join(wish.chunks[i] for i in sorted(wish.chunks)))
         except NOT_DECODABLE:
             snapshot = None
-        if snapshot is None or snapshot.topic != topic or not contains(Received(snapshot.received), wish.base):
+        if snapshot is None or not _is_of_use(snapshot, topic, wish.base):
             self.ask(topic, wish.base)  # Of no use, for whatever reason: ask again.
             return None
         del self.wishes[topic]
@@ -144,6 +168,9 @@ class SnapshotExchange:
         self._say(control_topic(topic), msgspec.msgpack.encode(word))
 
 
-def contains(received: Received, base: Vector) -> bool:
-    """Whether everything up to `base` was received."""
-    return all(received.low.get(origin, 0) >= number for origin, number in base.items())
+def _is_of_use(snapshot: ReplicaSnapshot, topic: Topic, base: Vector) -> bool:
+    if snapshot.topic != topic or senseless(snapshot.closed):
+        return False
+    if not all(is_origin_of(name, origin) for name, origin in snapshot.origins.items()):
+        return False
+    return TopicReceived(snapshot.received, snapshot.origins, snapshot.closed).contains(base)
