@@ -1,11 +1,14 @@
 """Operations per second that a replica applies, by store and by how many share a commit.
 
-`python benchmarks/services.py [OPERATIONS]`. The PostgreSQL server is a private one with its default durability, or the
-one that ORDERCAST_TEST_POSTGRES names. The limit to compare with is the memory store: what the service itself costs.
+`python benchmarks/services.py [OPERATIONS]`, or `python benchmarks/services.py --sessions N`: what N sessions that
+publish once and end leave in a replica; those that have ended are closed a thousand at a time. The PostgreSQL server is
+a private one with its default durability, or the one that ORDERCAST_TEST_POSTGRES names. The limit to compare with is
+the memory store: what the service itself costs.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -15,6 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from pubsub_memory import resident_bytes
+
+from ordercast.core.ids import Topic
 from ordercast.services.bank_workload import BankWorkload
 from ordercast.services.replica import Replica
 from ordercast.services.stores import Store
@@ -24,6 +30,8 @@ from ordercast.services.stores.sqlite import SqliteStore
 from tests.support.bank_lab import bank_dispatcher, published
 from tests.support.postgres import NoServer, server
 
+TOPIC = Topic("bank-pt")
+CLOSED_AT_A_TIME = 1000
 BATCHES = (1, 10, 100, 1000)
 
 
@@ -40,7 +48,28 @@ def rate(store: Store, operations: int, batch: int) -> float:
     return operations / spent
 
 
+def sessions(path: Path, count: int) -> None:
+    """Rows of sessions and bytes of memory and file, after half of the sessions and after all of them."""
+    replica = Replica(SqliteStore(path, synchronous="OFF"), bank_dispatcher())
+    seen = []
+    for first in range(1, count, CLOSED_AT_A_TIME):
+        behind = first + CLOSED_AT_A_TIME
+        replica.apply([published("deposit", "a", 1, origin=f"c{i}~1.{i}.0.b0") for i in range(first, behind)])
+        replica.fold(TOPIC, {"0.b0": (1, behind)})
+        if behind - 1 in (count // 2, count):
+            rows = len(replica.received(TOPIC))
+            seen.append((resident_bytes(os.getpid()), path.stat().st_size))
+            print(f"{behind - 1:9} sessions: {rows} rows, {seen[-1][0] / 2**20:.1f} MiB, file {seen[-1][1]} bytes")
+    grown = [(after - before) / (count // 2) for before, after in zip(*seen, strict=True)]
+    print(f"second half: {grown[0]:+.1f} bytes of memory and {grown[1]:+.1f} of file a session")
+    replica.close()
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--sessions"]:
+        with tempfile.TemporaryDirectory() as directory:
+            sessions(Path(directory) / "replica.db", int(sys.argv[2]))
+        return
     operations = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -81,7 +81,11 @@ class StagedWrites:
             self._drop()
             raise
         self._txn = None
-        self._cache.update(self.kept)
+        for key, value in self.kept.items():
+            if value is None:
+                self._cache.pop(key, None)  # Who deletes a row does not come back to it.
+            else:
+                self._cache[key] = value
         self.kept = {}
         if len(self._cache) > _REMEMBERED:
             self._cache.clear()
