@@ -1,4 +1,4 @@
-"""What a replica has of one topic: sessions one by one while they last, in intervals once they are closed (BRK-F7).
+"""The received-set of a replica on one topic: sessions one by one while they last, in intervals once they are closed (BRK-F7).
 
 A closed session has ended, and everything of it was taken by everybody who was there: this replica, too, if it was. To
 say so in an interval instead of a row is to say the same in less space, so replicas need not do it at the same time.
@@ -20,7 +20,7 @@ _NONE: Mapping[Origin, Origin] = {}
 _decode_closed = msgspec.msgpack.Decoder(Closed).decode
 
 
-class _Row(msgspec.Struct, array_like=True):
+class _SessionRow(msgspec.Struct, array_like=True):
     """A session in the store. Rows from before there were tickets have none, and stay."""
 
     low: int
@@ -29,7 +29,7 @@ class _Row(msgspec.Struct, array_like=True):
     """The session's whole name, with the ticket."""
 
 
-_decode_row = msgspec.msgpack.Decoder(_Row).decode
+_decode_row = msgspec.msgpack.Decoder(_SessionRow).decode
 
 
 class TopicReceived:
@@ -84,7 +84,7 @@ class TopicReceived:
 
     def row(self, name: Origin) -> bytes:
         extras = tuple(sorted(self.received.extras.get(name, ())))
-        return msgspec.msgpack.encode(_Row(self.received.low.get(name, 0), extras, self.origins.get(name, "")))
+        return msgspec.msgpack.encode(_SessionRow(self.received.low.get(name, 0), extras, self.origins.get(name, "")))
 
     def closed_row(self) -> bytes:
         return msgspec.msgpack.encode(self.closed.summary())
