@@ -253,15 +253,15 @@ class ReplicaNode:
     async def _apply_and_answer(self, publications: list[Publication]) -> None:
         applied = await self._with_store(self.replica.apply, publications, self.bus.origin)
         self.bus.consumed(publications)
-        if self._loop.time() >= self._fold_at:
-            self._fold_at = self._loop.time() + FOLD_S
-            for topic in {publication.topic for publication in publications}:
-                await self._fold(topic)
         for done in applied:
             if self._observe is not None:
                 self._observe(done)
             if done.unit is not None and done.unit.token:
                 self._answer(done)
+        if self._loop.time() >= self._fold_at:
+            self._fold_at = self._loop.time() + FOLD_S
+            for topic in {publication.topic for publication in publications}:
+                await self._fold(topic)
 
     async def _fold(self, topic: Topic) -> None:
         """A member with a state has everything of a session that is closed: nothing is closed without it (BRK-F6)."""

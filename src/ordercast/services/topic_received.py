@@ -1,4 +1,4 @@
-"""The received-set of a replica on one topic: sessions one by one while they last, in intervals once they are closed (BRK-F7).
+"""The received-set of a replica on one topic: sessions one by one while they last, closed ones in intervals (BRK-F7).
 
 A closed session has ended, and everything of it was taken by everybody who was there: this replica, too, if it was. To
 say so in an interval instead of a row is to say the same in less space, so replicas need not do it at the same time.
