@@ -13,7 +13,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import typer
 
+from ordercast.cli import options
 from ordercast.cli.exits import explain
 from tests.support.commands import Command
 
@@ -294,6 +296,23 @@ def test_a_reader_that_has_seen_enough_changes_no_exit_code(run: Path, options: 
     done = subprocess.run(verify, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_goes_away_before_the_last_line_is_no_violation(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `ordercast verify RUN | head -4`, where the tables were read and the line after them was not."""
+    said = typer.echo
+
+    def gone(message: object = None, *, err: bool = False) -> None:
+        if not err:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        said(message, err=True)
+
+    monkeypatch.setattr(typer, "echo", gone)
+    monkeypatch.setattr(options, "silence_output", lambda: None)
+    code, _, err = command("verify", "--no-spark", run)
+    assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize(

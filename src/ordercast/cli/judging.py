@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ordercast.cli.exits import BAD_INPUT, worst
-from ordercast.cli.options import Json, Master, Traces, console, print_json
+from ordercast.cli.options import Json, Master, Traces, console, print_json, print_line
 from ordercast.core.errors import UsageError, unknown_name
 from ordercast.core.extras import expect
 
@@ -174,7 +174,8 @@ def _exit_code(verdicts: list[Verdict], problems: list[str]) -> int:
 def tell_where(*, spark: bool, to_stderr: bool = False) -> None:
     """Part of the summary: the same kernels did the work, but not as tasks of Spark."""
     if not spark:
-        typer.echo("(worked out in this process, without Spark)", err=to_stderr)
+        said = "(worked out in this process, without Spark)"
+        typer.echo(said, err=True) if to_stderr else print_line(said)
 
 
 def _expect_place_for(out: Path) -> None:

@@ -58,6 +58,14 @@ def print_json(value: Any) -> None:
         silence_output()
 
 
+def print_line(text: str) -> None:
+    """One line after others; a reader that went away before it changes nothing, least of all the exit code."""
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        silence_output()
+
+
 def silence_output() -> None:
     """Nobody reads any more: what is still in the buffers goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
