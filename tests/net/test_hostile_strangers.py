@@ -11,8 +11,8 @@ import pytest
 
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.process import Connection, Rights
-from ordercast.net.wire.connection import ConnectionEnd
 from ordercast.net.wire.credentials import Credentials, User
+from ordercast.net.wire.ends import ConnectionEnd
 from ordercast.net.wire.frames import OVERHEAD_BYTES
 from ordercast.net.wire.settings import WireSettings
 from ordercast.net.wire.strangers import Strangers

@@ -7,7 +7,8 @@ import time
 from typing import Protocol
 
 from ordercast.core.process import Peer
-from ordercast.net.wire.connection import ConnectionEnd, WireConnection
+from ordercast.net.wire.connection import WireConnection
+from ordercast.net.wire.ends import ConnectionEnd
 from ordercast.net.wire.strangers import Strangers
 
 LOG = logging.getLogger("ordercast.net")

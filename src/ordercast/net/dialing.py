@@ -7,8 +7,9 @@ from typing import Protocol
 
 from ordercast.core.errors import UsageError
 from ordercast.core.process import Peer
-from ordercast.net.wire.connection import ConnectionEnd, WireConnection
+from ordercast.net.wire.connection import WireConnection
 from ordercast.net.wire.credentials import Credentials, split_address
+from ordercast.net.wire.ends import ConnectionEnd
 from ordercast.net.wire.settings import WireSettings, seconds
 
 

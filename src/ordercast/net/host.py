@@ -30,8 +30,9 @@ from ordercast.net.journal_writer import JournalWriter, TurnJournal
 from ordercast.net.timers import Timers
 from ordercast.net.tls_door import SecuringGuest
 from ordercast.net.turn_ports import TurnLedger, address_of
-from ordercast.net.wire.connection import ConnectionEnd, WireConnection
+from ordercast.net.wire.connection import WireConnection
 from ordercast.net.wire.credentials import CASTING, CLIENT, NODE, Credentials
+from ordercast.net.wire.ends import ConnectionEnd
 from ordercast.net.wire.frames import LONG_BYTES, OVERHEAD_BYTES, Frame, framed_in_place, packet_frames
 from ordercast.net.wire.memory import keep_freed_memory
 from ordercast.net.wire.settings import WireSettings, seconds

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Callable
 
 from ordercast.core.process import Peer
-from ordercast.net.wire.connection import ConnectionEnd
 from ordercast.net.wire.descriptors import takes_the_last
+from ordercast.net.wire.ends import ConnectionEnd
 from ordercast.net.wire.settings import WireSettings, seconds
 from ordercast.net.wire.strangers import Strangers
 

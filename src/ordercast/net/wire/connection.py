@@ -15,33 +15,19 @@ from typing import Protocol, cast
 from ordercast.core.errors import PeerError
 from ordercast.core.messages import Packet
 from ordercast.core.process import Peer
-from ordercast.core.wire import NOT_DECODABLE, Codec, malformed
+from ordercast.core.wire import Codec
 from ordercast.net.wire import handshake
 from ordercast.net.wire.credentials import ASKING, Credentials
 from ordercast.net.wire.descriptors import takes_the_last
-from ordercast.net.wire.frames import (
-    GOODBYE,
-    HEARTBEAT_FRAME,
-    LONG_BYTES,
-    LONGEST_REASON,
-    OVERHEAD_BYTES,
-    PACKET,
-    PIECE,
-    Frame,
-    FrameReader,
-    GreetingReader,
-    goodbye_frame,
-    greeting_frame,
-)
+from ordercast.net.wire.ends import ConnectionEnd
+from ordercast.net.wire.frames import HEARTBEAT_FRAME, LONG_BYTES, Frame, GreetingReader, goodbye_frame, greeting_frame
 from ordercast.net.wire.link_delay import LinkDelay
+from ordercast.net.wire.long_reads import LongReads
+from ordercast.net.wire.packet_reader import Arrived, PacketReader
 from ordercast.net.wire.settings import WireSettings, ns, seconds
 
 _MUCH_BYTES = 1 << 17
 """A read that brings so much has not brought all that is there."""
-_MOST_BYTES = 1 << 20
-"""So much of long frames is read in one turn, about."""
-_LITTLE_BYTES = 1 << 12
-"""Read after a long frame, to see how long the next one is."""
 _WRITE_BUFFER_BYTES = 1 << 18
 """So much waits in the socket's buffer at most; the rest waits here, where what is urgent can still overtake it."""
 _MANY_PACKETS = 256
@@ -83,29 +69,7 @@ class WireOwner(Protocol):
         """It is over. Called once."""
 
 
-class ConnectionEnd:
-    """The way in which a connection ended."""
-
-    __slots__ = ("gone", "reason", "why")
-
-    def __init__(self, why: str, reason: str, *, gone: bool = True) -> None:
-        self.why = why
-        """For counters: `garbage`, `handshake`, `late`, `strangers`, `protocol`, `silent`, `slow`, `long`, `lost`,
-        `goodbye`, `unreachable` or `local`."""
-        self.reason = reason[:LONGEST_REASON]
-        self.gone = gone
-
-    @property
-    def complaint(self) -> bool:
-        """It is about something that the other end did and should not do."""
-        return self.why not in ("lost", "goodbye", "local", "unreachable")
-
-
-class _TooLongError(PeerError):
-    """A packet has more bytes than its sender may send."""
-
-
-class WireConnection(asyncio.BufferedProtocol):
+class WireConnection(asyncio.Protocol):
     """One TCP connection, from handshake to end. Dialed if it has an address, accepted otherwise."""
 
     def __init__(self, owner: WireOwner, number: int, address: str = "", to: str = "", role: str = "") -> None:
@@ -133,15 +97,11 @@ class WireConnection(asyncio.BufferedProtocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._greetings = GreetingReader(self.name)
-        self._reader = FrameReader(self.name, owner.settings.max_frame_bytes, whole=owner.passes_on)
-        self._unrested = 0
-        """Bytes of long frames since reading last paused."""
-        self._into: memoryview | None = None
-        """The place in a long frame that is being read into."""
-        self._pieces: list[Frame] = []
-        """Frames of a packet that is not complete."""
-        self._piece_bytes = 0
-        self._backlog: tuple[list[Packet], list[Frame], ConnectionEnd | None] | None = None
+        self._packets: PacketReader | None = None
+        """Once the other end is known."""
+        self._long_reads: LongReads | None = None
+        """What the transport reads with while long frames come."""
+        self._backlog: Arrived | None = None
         """Packets that have arrived and wait for the next turn, and how the connection ends behind them."""
         self._unread: list[bytes] = []
         """What came in spite of the backlog."""
@@ -167,7 +127,7 @@ class WireConnection(asyncio.BufferedProtocol):
         if not self.address:
             remote = transport.get_extra_info("peername")
             self.host = str(remote[0]) if remote else ""
-            self._rename(f"{remote[0]}:{remote[1]}" if remote else "a peer without an address")
+            self.name = f"{remote[0]}:{remote[1]}" if remote else "a peer without an address"
         if self._end is not None:
             self._transport.abort()
             return
@@ -180,40 +140,21 @@ class WireConnection(asyncio.BufferedProtocol):
         elif not self.address:
             self._greet(self._asked)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Where to read into: the rest of a long frame into its place, everything else to be looked at."""
-        buffer = self._owner.read_buffer
-        self._into = None
-        if self._deaf or self._backlog is not None:
-            return buffer
-        self._into = self._reader.room
-        if self._into is not None:
-            return self._into
-        return buffer[:_LITTLE_BYTES] if self._reader.after_long else buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        if self._into is None:
-            self._heard(bytes(self._owner.read_buffer[:nbytes]))
-            return
-        self._into = None
-        self.heard_ns = time.monotonic_ns()
-        self._take(self._reader.filled(nbytes))
-        self._unrested += nbytes
-        if self._unrested >= _MOST_BYTES:
-            self._unrested = 0
-            self._rest()
-
-    def _heard(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
         self.heard_ns = time.monotonic_ns()
         if self._backlog is not None:
             self._unread.append(data)
             return
-        if self.peer is not None:
-            self._take_frames(data)
+        packets = self._packets
+        if packets is not None:
+            self._hand_over(*packets.feed(data))
             if len(data) >= _MUCH_BYTES or self._backlog is not None or not self._hears():
-                self._rest()
+                self.rest()
+            if packets.frames.begun is not None and self._long_reads is None:
+                self._long_reads = LongReads(self, packets.frames, self._owner.read_buffer)
+                self._read_with(self._long_reads)
             return
         self.has_spoken = True
         try:
@@ -223,7 +164,36 @@ class WireConnection(asyncio.BufferedProtocol):
         except PeerError as error:
             self.refuse(ConnectionEnd("handshake", error.reason))
 
-    def _rest(self) -> None:
+    # What reads long frames calls
+
+    @property
+    def takes(self) -> bool:
+        """Whether what arrives is looked at now, and does not wait behind something else."""
+        return not self._deaf and self._backlog is None
+
+    def filled(self, nbytes: int) -> None:
+        """So many bytes have been read into the place of a long frame."""
+        assert self._packets is not None
+        self.heard_ns = time.monotonic_ns()
+        self._hand_over(*self._packets.filled(nbytes))
+
+    def read_plainly(self) -> None:
+        """No long frame is on its way any more."""
+        self._long_reads = None
+        self._read_with(self)
+
+    def _read_with(self, protocol: asyncio.BaseProtocol) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        reading = transport.is_reading()
+        if reading:
+            transport.pause_reading()  # A transport looks at how its protocol reads when it begins to.
+        transport.set_protocol(protocol)
+        if reading:
+            transport.resume_reading()
+
+    def rest(self) -> None:
         """Let the turn end before more is read: there is more, and others wait to hear of what is here."""
         transport = self._transport
         if transport is not None and not self._deaf and not transport.is_closing():
@@ -411,15 +381,14 @@ class WireConnection(asyncio.BufferedProtocol):
     def _establish(self, peer: Peer) -> None:
         self._drop_deadline()
         self.peer = peer
-        self._rename(peer.name)
-        delay_ms = self._owner.settings.delay_between(self._owner.me.name, peer.name)
+        self.name = peer.name
+        settings = self._owner.settings
+        most, longest = settings.max_frame_bytes, settings.longest_from(peer.kind)
+        self._packets = PacketReader(peer.name, self._owner.codec, most, longest, whole=self._owner.passes_on)
+        delay_ms = settings.delay_between(self._owner.me.name, peer.name)
         if delay_ms:
             self._delay = LinkDelay(self._loop, seconds(delay_ms))
         self._owner.greeted(self, peer)
-
-    def _rename(self, name: str) -> None:
-        self.name = name
-        self._reader = FrameReader(name, self._owner.settings.max_frame_bytes, whole=self._owner.passes_on)
 
     def _greet(self, greeting: handshake.Greeting) -> None:
         self._write(greeting_frame(handshake.encode(greeting)))
@@ -427,40 +396,8 @@ class WireConnection(asyncio.BufferedProtocol):
     # Frames
 
     def _take_frames(self, data: bytes) -> None:
-        self._take(self._reader.feed(data))
-
-    def _take(self, arrived: list[tuple[int, Frame]]) -> None:
-        packets: list[Packet] = []
-        frames: list[Frame] = []
-        end: ConnectionEnd | None = None
-        decode, pieces = self._owner.codec.decode_bare, self._pieces
-        header = OVERHEAD_BYTES if self._owner.passes_on else 0
-        try:
-            for kind, frame in arrived:
-                if kind == PACKET:
-                    if pieces:
-                        body, whole = self._complete(frame)
-                        packets.append(decode(body))
-                        frames.append(whole)
-                    elif header:
-                        packets.append(decode(memoryview(frame)[header:]))
-                        frames.append(frame)
-                    else:
-                        packets.append(decode(frame))
-                elif kind == PIECE:
-                    self._keep_piece(frame)
-                elif kind == GOODBYE:
-                    end = ConnectionEnd("goodbye", bytes(frame[header:]).decode(errors="replace"), gone=False)
-                    break
-        except _TooLongError as error:
-            end = ConnectionEnd("long", error.reason)
-        except PeerError as error:
-            end = ConnectionEnd("garbage", error.reason)
-        except NOT_DECODABLE as error:
-            end = ConnectionEnd("garbage", malformed(self.name, error).reason)
-        if end is None and self._reader.broken is not None:
-            end = ConnectionEnd("garbage", self._reader.broken.reason)
-        self._hand_over(packets, frames, end)
+        assert self._packets is not None
+        self._hand_over(*self._packets.feed(data))
 
     def _hand_over(self, packets: list[Packet], frames: list[Frame], end: ConnectionEnd | None) -> None:
         if len(packets) > _MANY_PACKETS:
@@ -474,22 +411,6 @@ class WireConnection(asyncio.BufferedProtocol):
             self.abort(end)
         else:
             self.refuse(end)
-
-    def _keep_piece(self, frame: Frame) -> None:
-        assert self.peer is not None
-        self._pieces.append(frame)
-        self._piece_bytes += len(frame) + OVERHEAD_BYTES
-        most = self._owner.settings.longest_from(self.peer.kind)
-        if self._piece_bytes > most:
-            raise _TooLongError(self.name, f"sends a packet of more than {most} bytes (max_packet_bytes)")
-
-    def _complete(self, last: Frame) -> tuple[bytes, bytes]:
-        """The packet that came in pieces, and all its frames."""
-        pieces = [*self._pieces, last]
-        self._pieces.clear()
-        self._piece_bytes = 0
-        header = OVERHEAD_BYTES if self._owner.passes_on else 0
-        return b"".join([piece[header:] for piece in pieces]), b"".join(pieces)
 
     def _write(self, data: Frame) -> None:
         self._idle = False

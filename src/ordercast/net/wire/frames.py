@@ -108,8 +108,8 @@ class FrameReader:
         self._needed = OVERHEAD_BYTES
         self._longest = 0
         """The longest frame that has arrived so far."""
-        self._long: memoryview | None = None
-        """A long frame of which `_held` bytes are there."""
+        self.begun: memoryview | None = None
+        """A long frame of which `_held` bytes are there, in its place."""
         self._used = memoryview(b"")
         """The memory of a packet that nobody keeps."""
         self.after_long = False
@@ -120,15 +120,15 @@ class FrameReader:
     @property
     def room(self) -> memoryview | None:
         """Where the rest of a long frame belongs, if that is what comes next; `filled` says how much has come."""
-        return self._long[self._held :] if self._long is not None else None
+        return self.begun[self._held :] if self.begun is not None else None
 
     def filled(self, count: int) -> list[tuple[int, Frame]]:
         """So many bytes are in `room`; the frame, if it is complete."""
         self._held += count
-        frame = self._long
+        frame = self.begun
         if frame is None or self._held < len(frame):
             return []
-        self._long = None
+        self.begun = None
         self.after_long = True
         self._longest = max(self._longest, self._held)
         self._held, self._needed = 0, OVERHEAD_BYTES
@@ -139,7 +139,7 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[tuple[int, Frame]]:
         """The frames that `data` completes, each as its kind and its bytes."""
-        if self._long is not None:
+        if self.begun is not None:
             return self._feed_long(data)
         self.after_long = False
         if not self._parts:
@@ -171,8 +171,8 @@ class FrameReader:
         needed = self._needed
         if needed >= LONG_BYTES and needed <= max(_AHEAD * self._held, self._longest):
             used, self._used = self._used, memoryview(b"")
-            self._long = used if len(used) == needed else memoryview(bytearray(needed))
-            self._long[: self._held] = b"".join(self._parts)
+            self.begun = used if len(used) == needed else memoryview(bytearray(needed))
+            self.begun[: self._held] = b"".join(self._parts)
             self._parts = []
 
     def _cut(self, buffer: bytes, start: int) -> list[tuple[int, Frame]]:

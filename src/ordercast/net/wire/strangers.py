@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ordercast.net.wire.connection import ConnectionEnd
 from ordercast.net.wire.credentials import is_loopback
+from ordercast.net.wire.ends import ConnectionEnd
 from ordercast.net.wire.settings import WireSettings, ns
 
 _PAUSE_MS = 5000.0
