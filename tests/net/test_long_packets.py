@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -25,6 +27,38 @@ def test_a_packet_longer_than_a_frame_arrives_whole_and_in_its_place(passes_on: 
             friend.say(connection, "before", LONG, "after")
             await until(lambda: len(b1.scribe.heard) == 3)
             assert b1.scribe.heard == ["before", LONG, "after"]
+
+    run_async(main)
+
+
+def test_only_long_frames_are_read_into_their_place_and_short_ones_as_they_come() -> None:
+    """Asking where to read into costs more than reading what is short."""
+    long = "x" * (HASTY.max_frame_bytes // 2)
+
+    async def main() -> None:
+        b1 = Process("b1")
+        async with running(b1):
+            peer = await Stranger.connect(b1.address)
+            await peer.introduce()
+            await until(lambda: bool(b1.host.connections))
+            (wire,) = b1.host.connections.values()
+
+            def in_place() -> bool:
+                assert wire._transport is not None
+                return isinstance(wire._transport.get_protocol(), asyncio.BufferedProtocol)
+
+            frame = packet_frames(CODEC.encode(Say(long)), HASTY.max_frame_bytes)
+            short = packet_frames(CODEC.encode(Say("short")), HASTY.max_frame_bytes)
+            for heard in (3, 6):
+                peer.send(short + frame[:40_000])
+                await until(in_place)
+                peer.send(frame[40_000:])
+                await until(lambda heard=heard: len(b1.scribe.heard) == heard - 1)
+                peer.send(short)
+                await until(lambda heard=heard: len(b1.scribe.heard) == heard)
+                assert not in_place()
+            assert b1.scribe.heard == ["short", long, "short"] * 2
+            await peer.close()
 
     run_async(main)
 

@@ -37,8 +37,8 @@ from ordercast.net.brokers.broker_host import BrokerHost
 from ordercast.net.brokers.door_tables import WebTable, default_of
 from ordercast.net.tls_door import SecuringGuest, TlsDoor
 from ordercast.net.turn_ports import address_of, listening
-from ordercast.net.wire.connection import ConnectionEnd
 from ordercast.net.wire.descriptors import takes_the_last
+from ordercast.net.wire.ends import ConnectionEnd
 from ordercast.net.wire.settings import seconds
 from ordercast.net.wire.strangers import Strangers
 from ordercast.tracing import NAMES as TRACE_CONTEXT
