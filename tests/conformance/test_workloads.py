@@ -70,7 +70,7 @@ def test_a_limit_is_met_exactly_and_shared_evenly(load: Workload, tmp_path: Path
 def test_a_load_stops_when_its_time_is_over(tmp_path: Path) -> None:
     outcome = run(tmp_path, ClosedLoad(until="self", think_ms=1), duration_ms=150)
     times = [row["time_ns"] for row in rows(outcome, "publish")]
-    a_busy_machine = 1_000_000_000  # Nodes begin and hear of the end one after the other; without an end they go on for ever.
+    a_busy_machine = 1_000_000_000  # Nodes begin one after the other; without an end they would go on for ever.
     assert 0 < max(times) - min(times) <= 150_000_000 + a_busy_machine
     assert outcome.published > 3
 
