@@ -79,7 +79,7 @@ CASES = (
         (Row(r"^(Ordercast, [a-z ]+?)\s+[\d.]+\s+([\d,]+)", "hops a CPU s"),),
     ),
     Case(
-        "judge", "--messages 20000", "",
+        "judge", "", "",
         (
             Row(r"^(causal kernel)\s+([\d.]+)", "million deliveries a CPU s"),
             Row(r"^(judge, end to end).*?([\d.]+) s CPU", "CPU s", True),
