@@ -198,6 +198,8 @@ def swarm_scenario(seed: int, f: int) -> Scenario:
     nodes = list(dict.fromkeys(node for edge in edges for node in edge))
     early = [node for node in nodes if node not in later]
     topics = {f"t{i}": dice.sample(early, dice.below(len(early) + 1)) for i in range(2 + dice.below(2))}
+    if not any(topics.values()):
+        topics["t0"] = early[:1]  # Else nobody may ever be subscribed, and nothing is proven.
     leaving = _leaving(dice, edges, nodes)
     return parse_scenario(
         {
