@@ -12,8 +12,9 @@ import pytest
 
 import ordercast
 from ordercast.api import Client
+from ordercast.api.sharing.records import last_written
 from ordercast.api.work import Work, WorkInbox, WorkLost
-from ordercast.api.work_leader import LeaderTask, last_written
+from ordercast.api.work_leader import LeaderTask
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.words import GroupProgress, encode
 from ordercast.core.ids import Origin, Topic

@@ -204,16 +204,18 @@ class Client(PublishingClient):
 
     def read(
         self, topics: str | Iterable[str], start: str | Position | dt.datetime = "earliest",
-        end: Position | None = None,
+        end: Position | None = None, *, over_gaps: bool = False,
     ) -> History:  # fmt: skip
         """The past of kept topics between two positions, without a subscription: `async for message in client.read(t)`.
 
         Without an `end` up to what is kept now: what every subscriber that is there has taken; of several topics up to
         a `position_across` them. `History.end` is the position behind it, from which a later read or subscription goes
-        on. Brokers remember nothing about a reader, and nobody waits for one.
+        on. Brokers remember nothing about a reader, and nobody waits for one. With `over_gaps` all that is left is
+        read, also what lies before a part that is gone for good; `History.gaps` says afterwards that there was one.
         """
         self._life.check()
-        return self._reading.history(checked([topics] if isinstance(topics, str) else topics), start, end)
+        named = checked([topics] if isinstance(topics, str) else topics)
+        return self._reading.history(named, start, end, over_gaps=over_gaps)
 
     def taken_up_to(self, topic: str) -> Vector:
         """Up to where, per publisher, the topic is not sent (again): taken already, or older than the membership."""

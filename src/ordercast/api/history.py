@@ -54,7 +54,7 @@ class History:
     def __init__(
         self, host: ProcessHost, machine: ClientMachine, reads: dict[int, PendingRead], topics: Sequence[str],
         start: str | Position | dt.datetime, end: Position | None,
-        across: Callable[[Sequence[Topic]], Awaitable[Position]],
+        across: Callable[[Sequence[Topic]], Awaitable[Position]], *, over_gaps: bool = False,
     ) -> None:  # fmt: skip
         self._host = host
         self._machine = machine
@@ -63,7 +63,10 @@ class History:
         self._start = start
         self._until = end
         self._across = across
+        self._over_gaps = over_gaps
         self._cuts: dict[Topic, Vector] = {}
+        self.gaps = False
+        """Some of what was read over is gone for good; complete when the reading is (`over_gaps`)."""
 
     @property
     def end(self) -> Position:
@@ -75,8 +78,8 @@ class History:
             for message in batch:
                 yield message
 
-    async def batches(self) -> AsyncGenerator[Sequence[Publication]]:
-        """Many messages of one topic at a time: the fastest way to read."""
+    async def batches(self, *, raw: bool = False) -> AsyncGenerator[Sequence[Publication]]:
+        """Many messages of one topic at a time: the fastest way to read. `raw`: what is a whole batch stays one."""
         starts = {topic: start_of(self._start, topic) for topic in self._topics}
         if None in starts.values():
             raise UsageError("start: nothing lies between now and now; 'earliest', a Position or a datetime")
@@ -84,7 +87,7 @@ class History:
             self._until = await self._across(self._topics)
         for topic, start in starts.items():
             assert start is not None
-            async with aclosing(self._read(topic, start)) as batches:  # Who stops here stops it at the copy too.
+            async with aclosing(self._read(topic, start, raw=raw)) as batches:  # Who stops stops it at the copy too.
                 async for batch in batches:
                     yield batch
 
@@ -129,12 +132,12 @@ class History:
                 await pending.change()
             return pending.bounds
 
-    async def _read(self, topic: Topic, start: Start) -> AsyncGenerator[Sequence[Publication]]:
+    async def _read(self, topic: Topic, start: Start, *, raw: bool = False) -> AsyncGenerator[Sequence[Publication]]:
         with self._reading(topic, start) as (number, pending):
             while True:
                 while pending.batches:
                     batch = pending.batches.popleft()
-                    yield unpacked(batch)
+                    yield batch if raw else unpacked(batch)
                     self._host.turn(self._machine.read_taken, number, len(batch))
                 if pending.error is not None:
                     raise pending.error
@@ -147,7 +150,7 @@ class History:
     @contextmanager
     def _reading(self, topic: Topic, start: Start) -> Iterator[tuple[int, PendingRead]]:
         until = self._until.of(topic) if self._until is not None else None
-        number = self._host.turn(self._machine.read, topic, start, until)
+        number = self._host.turn(self._machine.read, topic, start, until, over=self._over_gaps)
         pending = self._reads[number] = PendingRead()
         try:
             yield number, pending
@@ -157,7 +160,9 @@ class History:
                 self._host.turn(self._machine.end_read, number)
 
     def _check(self, topic: Topic, code: str, cut: Vector) -> None:
-        if code:
+        if code == "gaps":
+            self.gaps = True
+        elif code:
             raise failure(topic, code, cut)
 
 

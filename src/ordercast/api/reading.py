@@ -29,9 +29,11 @@ class Reading:
         self._life = life
 
     def history(
-        self, topics: Sequence[str], start: str | Position | dt.datetime, end: Position | None
+        self, topics: Sequence[str], start: str | Position | dt.datetime, end: Position | None,
+        *, over_gaps: bool = False,
     ) -> History:  # fmt: skip
-        return History(self._host, self._machine, self._bridge.reads, topics, start, end, self.position_across)
+        across = self.position_across
+        return History(self._host, self._machine, self._bridge.reads, topics, start, end, across, over_gaps=over_gaps)
 
     async def position(self, topics: Iterable[str], timeout: float | None) -> Position:
         """How far the client has taken each topic; of those that it does not read, where they end now."""

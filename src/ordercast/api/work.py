@@ -12,7 +12,8 @@ from typing import Any, Self
 from ordercast.api.errors import ConnectError
 from ordercast.api.inbox import InboxEnded
 from ordercast.api.messages import unpacked
-from ordercast.api.work_leader import LeaderTask, WorkClient, bury, now_ns
+from ordercast.api.sharing.ports import WorkClient
+from ordercast.api.work_leader import LeaderTask, bury, now_ns
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.member import WorkInHand, WorkMember
 from ordercast.client.work.words import dead_topic, encode, group_topic, member_topic, orders_in, report_topic

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ from ordercast.api.errors import HistoryLost, SessionLost
 from ordercast.api.inbox import Inbox
 from ordercast.api.messages import Duplicates
 from ordercast.api.position import Position
+from ordercast.api.sharing.ports import WorkClient
+from ordercast.api.sharing.records import last_written, records_of, words_in
 from ordercast.client.work.leader import WorkLeader, WorkSettings
 from ordercast.client.work.words import (
     GroupProgress,
@@ -22,73 +25,29 @@ from ordercast.client.work.words import (
     encode,
     group_topic,
     member_topic,
-    progress_in,
     report_in,
     report_topic,
 )
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic, publisher_of
-from ordercast.pubsub.cuts import closed_in
+from ordercast.pubsub.cuts import closed_in, grow
 from ordercast.pubsub.extras import MOST_HEADER_BYTES, MOST_HEADERS
 from ordercast.pubsub.publications import Publication
-from ordercast.pubsub.received import Vector
+from ordercast.pubsub.received import Received, Vector
 
+LOG = logging.getLogger("ordercast.work")
 _TURN_S = 0.003
 """How long what happens is gathered before members are told."""
 _RECORD_S = 0.02
 _LEAVE_S = 1.0
 _MOST_WAITING = 50_000
 """Work that a leader has in memory; beyond it the topic is read later, from its archive."""
-_MOST_WORDS = 100
-"""So many leaders may take over one after the other without writing anything down."""
 _ORDERS_BYTES = 1 << 18
 _BESIDES = 200
 
 
 class TopicNotKept(UsageError):  # noqa: N818 - What is so, not whose error it is.
     """The work is on a topic that is not kept, or not any more."""
-
-
-class WorkClient(Protocol):
-    """Port to a client, of a member or of a leader."""
-
-    @property
-    def client_id(self) -> str: ...
-
-    @property
-    def session(self) -> str: ...
-
-    @property
-    def publish_soon(self) -> Callable[..., str]: ...
-
-    @property
-    def publish(self) -> Callable[..., Coroutine[Any, Any, str]]: ...
-
-    @property
-    def reply(self) -> Callable[..., Coroutine[Any, Any, str]]: ...
-
-    @property
-    def subscribe(self) -> Callable[..., Coroutine[Any, Any, Any]]: ...
-
-    @property
-    def unsubscribe(self) -> Callable[..., Coroutine[Any, Any, None]]: ...
-
-    @property
-    def read(self) -> Callable[..., Any]: ...
-
-    @property
-    def position(self) -> Callable[..., Coroutine[Any, Any, Position]]: ...
-
-    @property
-    def drain(self) -> Callable[..., Coroutine[Any, Any, None]]: ...
-
-    @property
-    def close(self) -> Callable[..., Coroutine[Any, Any, None]]: ...
-
-    def taken_up_to(self, topic: str) -> Vector: ...
-
-    def spawn(self, name: str, above: int) -> Awaitable[Any]:
-        """Another client with the same options, under another name, in a session with a number above this one."""
 
 
 def now_ns(loop: asyncio.AbstractEventLoop) -> int:
@@ -166,18 +125,25 @@ class LeaderTask:
             self._client = await self._member.spawn(leader_name(self._topic, self._group), self._above)
             epoch = _number_of(self._client.session)
             state: Inbox = await self._client.subscribe(self._state)
-            delivered = _words_in(await self._settled(state, epoch))
+            delivered = words_in(await self._settled(state, epoch))
             _stop_for_a_rival(epoch, delivered)
-            words = [*await self._written(), *delivered]
+            written, gap = await self._written()
+            words = [*written, *delivered]
             self._above = max(word.epoch for word in (*words, GroupProgress(epoch, {})))
             if self._above == epoch:
                 break
             await self._client.close(stay=False)
         last = last_written(words)
+        gap = gap and last_written(delivered) is None
+        if gap:
+            LOG.warning(
+                "group %s: the end of what it wrote down on %s is lost; what was done then may be done again",
+                self._group, self._state,
+            )  # fmt: skip
         reports: Inbox = await self._client.subscribe(report_topic(self._topic, self._group))
-        leader = self._leader = WorkLeader(epoch, last, self._settings, now_ns(self._loop))
+        leader = self._leader = WorkLeader(epoch, last, self._settings, now_ns(self._loop), gap=gap)
         if last is None:
-            leader.begin_behind(await self._beginning())
+            leader.begin_behind({} if gap and self._start == "now" else await self._beginning())
         self._spawn(self._read_state(state, epoch))
         self._spawn(self._read_reports(reports, leader))
         self._spawn(self._read_work(leader))
@@ -201,21 +167,15 @@ class LeaderTask:
             told.cancel()
         return found
 
-    async def _written(self) -> list[GroupProgress]:
-        """Records of earlier leaders, from the history of the group's topic."""
+    async def _written(self) -> tuple[list[GroupProgress], bool]:
         try:
-            history = self._client.read([self._state])
-            found = await history.last(_MOST_WORDS)
-            joined = await self._client.position(self._state)
-            if not joined <= history.end:  # A copy that was behind; what is older than the membership is not delivered.
-                found = await self._client.read([self._state], "earliest", joined).last(_MOST_WORDS)
+            return await records_of(self._client, self._state)
         except HistoryLost as lost:
             if lost.earliest is None:
                 raise UsageError(
                     f"group {self._group!r}: the topic {self._state} is not kept; see [[keep]] of the cluster"
                 ) from None
             raise
-        return _words_in(found)
 
     async def _beginning(self) -> Vector:
         """The place where a new group begins: what is before it is nobody's work."""
@@ -234,7 +194,7 @@ class LeaderTask:
 
     async def _read_state(self, state: Inbox, epoch: int) -> None:
         async for batch in state.batches():
-            _stop_for_a_rival(epoch, _words_in(batch))
+            _stop_for_a_rival(epoch, words_in(batch))
 
     async def _read_reports(self, reports: Inbox, leader: WorkLeader) -> None:
         async for batch in reports.batches():
@@ -247,18 +207,21 @@ class LeaderTask:
     async def _read_work(self, leader: WorkLeader) -> None:
         """SHW-2: the topic from what is done on, and later from its archive if it is too much at once."""
         cut = leader.done.vector()
+        whole_from: Position | None = None
         while True:
             try:
+                if whole_from is not None:
+                    await self._read_over(leader, cut, whole_from)
+                    whole_from = None
                 inbox: Inbox = await self._client.subscribe(
-                    self._topic, start=Position({Topic(self._topic): cut}), raw=True
+                    self._topic, start=Position({Topic(self._topic): dict(cut)}), raw=True
                 )
+                await self._read_until_full(leader, inbox, cut)
             except HistoryLost as lost:
                 if lost.earliest is None:
                     raise TopicNotKept(f"group {self._group!r}: {lost}") from None
-                cut = lost.earliest.of(self._topic)
-                leader.begin_behind(cut)
+                whole_from = lost.earliest
                 continue
-            await self._read_until_full(leader, inbox)
             inbox.settle()
             await asyncio.sleep(0)
             cut = self._client.taken_up_to(self._topic)
@@ -266,16 +229,35 @@ class LeaderTask:
             while leader.waiting > _MOST_WAITING // 2:
                 await asyncio.sleep(_RECORD_S)
 
-    async def _read_until_full(self, leader: WorkLeader, inbox: Inbox) -> None:
+    async def _read_over(self, leader: WorkLeader, cut: Vector, whole_from: Position) -> None:
+        """SHW-13: where a part of the topic is gone for good, that is nobody's work; what is left before it is."""
+        end, here = whole_from.of(self._topic), Received()
+        start = Position({Topic(self._topic): dict(cut)})
+        history = self._client.read([self._topic], start, whole_from, over_gaps=True)
+        async for batch in history.batches(raw=True):
+            here.update((entry.origin, entry.number) for entry in batch)
+            self._arrive(leader, batch)
+            while leader.ready and leader.waiting > _MOST_WAITING:
+                await asyncio.sleep(_RECORD_S)
+        gone = leader.pass_over(cut, end, here)
+        LOG.warning("group %s: %d units of %s are gone: no broker has them", self._group, gone, self._topic)
+        grow(cut, end)
+
+    async def _read_until_full(self, leader: WorkLeader, inbox: Inbox, cut: Vector) -> None:
+        """`cut` grows with what has arrived."""
         async for batch in inbox.batches():
-            fresh = self._duplicates.without(batch)
-            if len(fresh) < len(batch):
-                shown = {(entry.origin, entry.number) for entry in fresh}
-                leader.skip(pair for entry in batch if (pair := (entry.origin, entry.number)) not in shown)
-            leader.arrive(fresh)
-            self._stirred.set()
+            self._arrive(leader, batch)
+            grow(cut, {entry.origin: entry.number for entry in batch})
             if leader.waiting > _MOST_WAITING:
                 return
+
+    def _arrive(self, leader: WorkLeader, batch: Sequence[Publication]) -> None:
+        fresh = self._duplicates.without(batch)
+        if len(fresh) < len(batch):
+            shown = {(entry.origin, entry.number) for entry in fresh}
+            leader.skip(pair for entry in batch if (pair := (entry.origin, entry.number)) not in shown)
+        leader.arrive(fresh)
+        self._stirred.set()
 
     # Speaking
 
@@ -349,24 +331,11 @@ class LeaderTask:
             self._stirred.set()
 
 
-def _words_in(messages: Iterable[Publication]) -> list[GroupProgress]:
-    return [word for message in messages if (word := progress_in(message.payload)) is not None]
-
-
 def _stop_for_a_rival(epoch: int, words: Iterable[GroupProgress]) -> None:
     """SHW-1: who has taken a word of a later leader, if only that it begins, says nothing more itself."""
     later = max((word.epoch for word in words), default=0)
     if later > epoch:
         raise SessionLost(f"a leader with the later epoch {later} has the group")
-
-
-def last_written(words: Iterable[GroupProgress]) -> GroupProgress | None:
-    """SHW-1: the last of the latest leader that has written anything down."""
-    last: GroupProgress | None = None
-    for word in words:
-        if not word.begins and (last is None or word.epoch >= last.epoch):
-            last = word
-    return last
 
 
 async def bury(client: WorkClient, topic: str, entry: Publication, attempt: int, reason: str) -> None:

@@ -91,14 +91,27 @@ class HistoryReader(Protocol):
 class HistoryRead(State):
     """Everything between two cuts of one topic, once, wherever it is read."""
 
-    constant: ClassVar[tuple[str, ...]] = ("reader", "number", "topic")
+    constant: ClassVar[tuple[str, ...]] = ("reader", "number", "topic", "over")
 
-    def __init__(self, number: int, topic: Topic, start: Start, until: Vector | None, reader: HistoryReader) -> None:
+    def __init__(
+        self,
+        number: int,
+        topic: Topic,
+        start: Start,
+        until: Vector | None,
+        reader: HistoryReader,
+        *,
+        over: bool = False,
+    ) -> None:
         self.number = number
         self.topic = topic
         self.start = start
         self.until = until
         self.reader = reader
+        self.over = over
+        """What is gone for good is passed over."""
+        self.gaps = False
+        """Something was passed over."""
         self.progress: Vector | None = None
         """Up to where it was read; None: no copy has said where it begins."""
         self.begun = False
@@ -179,9 +192,11 @@ class Histories(State):
         self.reads: dict[int, HistoryRead] = {}
         self.count = 0
 
-    def begin(self, topic: Topic, start: Start, until: Vector | None, reader: HistoryReader) -> HistoryRead:
+    def begin(
+        self, topic: Topic, start: Start, until: Vector | None, reader: HistoryReader, *, over: bool = False
+    ) -> HistoryRead:
         self.count += 1
-        read = self.reads[self.count] = HistoryRead(self.count, topic, start, until, reader)
+        read = self.reads[self.count] = HistoryRead(self.count, topic, start, until, reader, over=over)
         self._find_copies(read)
         return read
 
@@ -286,7 +301,7 @@ class Histories(State):
     def opened(self, read: HistoryRead) -> None:
         assert read.connection is not None
         start = at(read.progress) if read.begun and read.progress is not None else read.start
-        packet = OpenHistory(read.topic, read.number, start.kind, start.since, start.amount, read.until)
+        packet = OpenHistory(read.topic, read.number, start.kind, start.since, start.amount, read.until, read.over)
         self.wires.send(read.connection, packet)
 
     def closed(self, read: HistoryRead) -> None:
@@ -311,6 +326,7 @@ class Histories(State):
 
     def _opened(self, read: HistoryRead, packet: HistoryOpened) -> None:
         read.opened, read.place = True, packet.place
+        read.gaps = (read.begun and read.gaps) or packet.gaps
         if not read.begun:
             read.progress, read.until, read.whole = dict(packet.since), dict(packet.until), packet.whole
             read.reader.history_opened(read)
@@ -329,7 +345,7 @@ class Histories(State):
             self._over(read)
         elif read.untaken < _WINDOW:
             read.asked = True
-            self.wires.send(read.connection, ReadHistory(read.topic, read.number, read.place))
+            self.wires.send(read.connection, ReadHistory(read.topic, read.number, read.place, read.over))
             self._expect(read)
         else:
             self.wires.cancel_timer((HISTORY, read.number))

@@ -167,9 +167,9 @@ class ClientMachine(ProcessMachine):
         """
         self.interests.subscribe_from(topic, start, latest_only=latest_only, optional=optional)
 
-    def read(self, topic: Topic, start: Start, until: Vector | None) -> int:
+    def read(self, topic: Topic, start: Start, until: Vector | None, *, over: bool = False) -> int:
         """ARC-7: read everything between two cuts of a kept topic, without a subscription; the number of the read."""
-        return self.histories.begin(topic, start, until, self).number
+        return self.histories.begin(topic, start, until, self, over=over).number
 
     def read_taken(self, read: int, count: int) -> None:
         """The application has taken so many publications of the read."""
@@ -381,7 +381,7 @@ class ClientMachine(ProcessMachine):
             self.app.history(read.number, entries)
 
     def history_over(self, read: HistoryRead) -> None:
-        self.app.history_ended(read.number, "", {})
+        self.app.history_ended(read.number, "gaps" if read.gaps else "", {})
 
     def history_failed(self, read: HistoryRead, code: str, cut: Vector) -> None:
         self.app.history_ended(read.number, code, cut)

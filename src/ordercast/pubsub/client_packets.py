@@ -278,6 +278,8 @@ class OpenHistory(Packet, frozen=True, tag=25):
     amount: int = 0
     until: Vector | None = None
     """None: all that is there now."""
+    over: bool = False
+    """What is gone for good is passed over, and not a reason to refuse."""
 
 
 class HistoryOpened(Packet, frozen=True, tag=26):
@@ -291,6 +293,8 @@ class HistoryOpened(Packet, frozen=True, tag=26):
     """Nothing before `since` was ever removed or lost: it is the beginning of the topic."""
     place: tuple[int, int] | None
     """None: nothing lies between the two."""
+    gaps: bool = False
+    """Something that was asked for is gone for good, and is passed over."""
 
 
 class ReadHistory(Packet, frozen=True, tag=27):
@@ -299,6 +303,8 @@ class ReadHistory(Packet, frozen=True, tag=27):
     topic: Topic
     read: int
     place: tuple[int, int]
+    over: bool = False
+    """As it was opened."""
 
 
 class KeptRecords(Packet, frozen=True, tag=28):

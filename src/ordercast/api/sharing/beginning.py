@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ordercast.api.errors import HistoryLost
 from ordercast.api.position import Position
-from ordercast.api.work_leader import WorkClient
+from ordercast.api.sharing.ports import WorkClient
 from ordercast.client.work.words import GroupBeginning, beginning_in, beginning_topic, earliest_of, encode
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
@@ -29,17 +29,18 @@ async def beginning_of(client: PositionedClient, pattern: str, group: str, start
     """SHW-10: where the group began, or begins now: then that is written down, before anything is worked on.
 
     Whoever finds nothing asks the whole tree, since a copy may lack the end of a history. Two that begin a group at one
-    time each write down a beginning, and then see both.
+    time each write down a beginning, and then see both. SHW-13: where what was written may be lost, the group begins at
+    the beginning of all topics rather than now, or work would be lost with it.
     """
     topic = beginning_topic(pattern, group)
     try:
-        known = await _written(client, topic, None)
+        known, gaps = await _written(client, topic, None)
         if not known:
-            known = await _written(client, topic, await client.position_across([topic], timeout=None))
+            known, gaps = await _written(client, topic, await client.position_across([topic], timeout=None))
         if not known:
-            word = GroupBeginning(await _place(client, pattern, start))
+            word = GroupBeginning(await _place(client, pattern, "earliest" if gaps and start == "now" else start))
             await client.publish(topic, encode(word), key=client.session)
-            known = await _written(client, topic, await client.position_across([topic], timeout=None))
+            known, _ = await _written(client, topic, await client.position_across([topic], timeout=None))
     except HistoryLost as lost:
         if lost.earliest is None:
             raise UsageError(f"group {group!r}: the topic {topic} is not kept; see [[keep]] of the cluster") from None
@@ -47,9 +48,11 @@ async def beginning_of(client: PositionedClient, pattern: str, group: str, start
     return Position(earliest_of(known))
 
 
-async def _written(client: PositionedClient, topic: Topic, end: Position | None) -> list[GroupBeginning]:
-    words = [beginning_in(message.payload) async for message in client.read([topic], "earliest", end)]
-    return [word for word in words if word is not None]
+async def _written(client: PositionedClient, topic: Topic, end: Position | None) -> tuple[list[GroupBeginning], bool]:
+    """What members wrote down, also before a part that is lost; and whether there is such a part."""
+    history = client.read([topic], "earliest", end, over_gaps=True)
+    words = [beginning_in(message.payload) async for message in history]
+    return [word for word in words if word is not None], history.gaps
 
 
 async def _place(client: PositionedClient, pattern: str, start: str | Position) -> dict[Topic, dict[Any, int]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ordercast.broker.archive.ports import DOUBT, HOLE, LOST, ArchiveManifest, SegmentInfo
+from ordercast.core.ids import Origin
 from ordercast.pubsub.closed import ClosedSessions
 from ordercast.pubsub.cuts import CutSet, closed_in, folded, plain, union, within
 from ordercast.pubsub.publications import Publication
@@ -51,14 +52,15 @@ def whole_from(manifest: ArchiveManifest) -> Vector:
     return start_of(manifest, last + 1)
 
 
-def before_last(manifest: ArchiveManifest, count: int, until: Vector) -> Vector:
+def before_last(manifest: ArchiveManifest, count: int, until: Vector, *, over: bool = False) -> Vector:
     """A cut behind which at least the last `count` publications up to `until` lie, if there are so many.
 
     Those in a hole are among them: whoever has a hole at the end cannot say which are the last, and must not say none.
+    They begin behind what is lost, unless the reader goes `over` it.
     """
     segments = manifest.segments
     index, found = len(segments), 0
-    while index and found < count and segments[index - 1].state != LOST:
+    while index and found < count and (over or segments[index - 1].state != LOST):
         index -= 1
         found += segments[index].count if within(segments[index].covered, until) else 0
     return start_of(manifest, index)
@@ -73,9 +75,32 @@ def first_hole(manifest: ArchiveManifest) -> tuple[int, Vector, Vector] | None:
     return None
 
 
-def place_of(manifest: ArchiveManifest, since: Vector, until: Vector) -> Place | None:
-    """ARC-7: the first segment for a reader that has everything in `since` and wants everything in `until`, if any."""
+def place_of(manifest: ArchiveManifest, since: Vector, until: Vector, *, over: bool = False) -> Place | None:
+    """ARC-7: the first segment for a reader that has everything in `since` and wants everything in `until`, if any.
+
+    A part of it that is lost is a refusal, unless the reader goes `over` it.
+    """
     first: Place | None = None
+    for info, begins, ends in _wanted(manifest, since, until):
+        if over and info.state == LOST:
+            continue
+        if info.state in (LOST, HOLE, DOUBT):
+            seam = begins if first is not None else ends
+            lost = info.state == LOST
+            raise Unavailable("lost" if lost else "behind", whole_from(manifest) if lost else None, union(since, seam))
+        first = first or (info.number, 0)
+    return first
+
+
+def has_gaps(manifest: ArchiveManifest, since: Vector, until: Vector) -> bool:
+    """Whether a part of what lies between the two cuts is lost."""
+    return any(info.state == LOST for info, _, _ in _wanted(manifest, since, until))
+
+
+def _wanted(
+    manifest: ArchiveManifest, since: Vector, until: Vector
+) -> Iterator[tuple[SegmentInfo, Mapping[Origin, int], Mapping[Origin, int]]]:
+    """The segments of which something lies between the two cuts, each with where it begins and ends."""
     has, wants = CutSet(since), CutSet(until)
     cut = CutSet(dict(manifest.floor))
     for info in manifest.segments:
@@ -84,16 +109,8 @@ def place_of(manifest: ArchiveManifest, since: Vector, until: Vector) -> Place |
             for origin, number in plain(info.covered).items()
         ) or _may_fold(info, has, wants, cut)  # fmt: skip
         begins, cut = cut, CutSet(union(cut.low, info.covered))
-        if not wanted:
-            continue
-        if info.state in (LOST, HOLE, DOUBT):
-            seam = begins if first is not None else cut
-            lost = info.state == LOST
-            raise Unavailable(
-                "lost" if lost else "behind", whole_from(manifest) if lost else None, union(since, seam.low)
-            )
-        first = first or (info.number, 0)
-    return first
+        if wanted:
+            yield info, begins.low, cut.low
 
 
 def _may_fold(info: SegmentInfo, has: CutSet, wants: CutSet, cut: CutSet) -> bool:

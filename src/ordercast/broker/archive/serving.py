@@ -22,6 +22,7 @@ from ordercast.pubsub.client_packets import (
     OpenHistory,
     ReadHistory,
 )
+from ordercast.pubsub.cuts import union, within
 from ordercast.pubsub.filters import allows
 from ordercast.pubsub.received import Vector
 
@@ -92,10 +93,11 @@ class Serving(TopicsPart):
     def _opened(self, archive: TopicArchive, packet: OpenHistory) -> Packet:
         until = self._until(archive, packet)
         since = self._since(archive, packet, until)
-        place = archive.place(since, until)
+        place = archive.place(since, until, over=packet.over)
         rule = self.kept.rule_of(packet.topic)
         whole = not archive.manifest.floor and not since and rule is not None and rule.compact == "none"
-        return HistoryOpened(packet.topic, packet.read, since, until, whole, place)
+        gaps = packet.over and (self._begins_late(archive, packet, since) or archive.has_gaps(since, until))
+        return HistoryOpened(packet.topic, packet.read, since, until, whole, place, gaps)
 
     def _until(self, archive: TopicArchive, packet: OpenHistory) -> Vector:
         if packet.until is not None:
@@ -103,18 +105,25 @@ class Serving(TopicsPart):
         return archive.whole_end if packet.start == "repair" else archive.end
 
     def _since(self, archive: TopicArchive, packet: OpenHistory, until: Vector) -> Vector:
+        """A reader that goes over gaps begins with the first thing that is left."""
+        floor = archive.manifest.floor
         match packet.start:
             case "position" | "repair":
-                return packet.since
+                return union(packet.since, floor) if packet.over else packet.since
             case "time":
                 return archive.at_time(packet.amount)
             case "last":
-                return archive.before_last(packet.amount, until)
+                return archive.before_last(packet.amount, until, over=packet.over)
             case _:
-                return archive.whole_from()
+                return dict(floor) if packet.over else archive.whole_from()
+
+    def _begins_late(self, archive: TopicArchive, packet: OpenHistory, since: Vector) -> bool:
+        """Whether something that was asked for lies before all that is left."""
+        floor, asked = archive.manifest.floor, packet.since if packet.start == "position" else {}
+        return not within(floor, asked) and within(since, union(asked, floor))
 
     def _read(self, archive: TopicArchive, packet: ReadHistory) -> Packet:
-        bodies, place = archive.read(packet.place)
+        bodies, place = archive.read(packet.place, over=packet.over)
         self.wires.count("history_records_read", len(bodies))
         return KeptRecords(packet.topic, packet.read, tuple(bodies), place)
 

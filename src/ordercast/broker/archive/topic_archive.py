@@ -38,6 +38,7 @@ from ordercast.broker.archive.segment_map import (
     covered_by,
     drop_lost_front,
     first_hole,
+    has_gaps,
     place_of,
     start_of,
     whole_from,
@@ -344,17 +345,21 @@ class TopicArchive:
                 return cut
         return self.end
 
-    def before_last(self, count: int, until: Vector) -> Vector:
+    def before_last(self, count: int, until: Vector, *, over: bool = False) -> Vector:
         """A cut behind which at least the last `count` publications up to `until` lie, if there are so many."""
-        return before_last(self.manifest, count, until)
+        return before_last(self.manifest, count, until, over=over)
 
-    def place(self, since: Vector, until: Vector) -> Place | None:
+    def place(self, since: Vector, until: Vector, *, over: bool = False) -> Place | None:
         """ARC-7: where a reader begins that has everything in `since` and wants everything in `until`; None: it has."""
         if not within(self.manifest.floor, since):
             raise Unavailable("cleaned", self.whole_from())
         if not self.reaches(until):
             raise Unavailable("behind", seam=union(since, self.whole_end))
-        return place_of(self.manifest, since, until)
+        return place_of(self.manifest, since, until, over=over)
+
+    def has_gaps(self, since: Vector, until: Vector) -> bool:
+        """Whether a part of what lies between the two is gone for good."""
+        return has_gaps(self.manifest, since, until)
 
     def reaches(self, until: Vector) -> bool:
         """Whether everything in the cut is here, in a hole, or was."""
@@ -362,7 +367,7 @@ class TopicArchive:
         counted = all(n <= low(o, 0) or o in self.closed for o, n in plain(until).items())
         return counted and self.closed.has_all(closed_in(until))
 
-    def read(self, place: Place) -> tuple[Sequence[bytes], Place | None]:
+    def read(self, place: Place, *, over: bool = False) -> tuple[Sequence[bytes], Place | None]:
         """The records from there on, and where the next ones are; None: that is all there is now."""
         segments = self.manifest.segments
         index = next((i for i, info in enumerate(segments) if info.number == place[0]), None)
@@ -371,6 +376,9 @@ class TopicArchive:
         offset = place[1]
         while index < len(segments):
             info = segments[index]
+            if over and info.state == LOST:
+                index, offset = index + 1, 0
+                continue
             if info.state != WHOLE:
                 raise Unavailable("behind")
             if info.sealed and not info.size:  # A hole in which nothing was missing: there is no file.

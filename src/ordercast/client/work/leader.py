@@ -15,7 +15,7 @@ from ordercast.client.work.words import GroupProgress, Orders, Report, WorkOrder
 from ordercast.core.ids import Origin
 from ordercast.core.state import State
 from ordercast.pubsub.closed import Closed, ClosedSessions
-from ordercast.pubsub.cuts import closed_in, intervals, is_interval, plain
+from ordercast.pubsub.cuts import CutSet, closed_in, intervals, is_interval, plain
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.pubsub.received import Received, Vector
 
@@ -64,7 +64,9 @@ class KnownMember(State):
 class WorkLeader(State):
     """Gives each unit to one member, takes it back from the dead, and says what is to be written down."""
 
-    def __init__(self, epoch: int, last: GroupProgress | None, settings: WorkSettings, now_ns: int) -> None:
+    def __init__(
+        self, epoch: int, last: GroupProgress | None, settings: WorkSettings, now_ns: int, *, gap: bool = False
+    ) -> None:
         self.epoch = epoch
         self.settings = settings
         self.now_ns = now_ns
@@ -78,6 +80,8 @@ class WorkLeader(State):
         if last is not None:
             self.attempts = {(origin, number): attempts for origin, number, attempts in last.attempts}
             self.members = {name: KnownMember(now_ns, reported=False) for name in last.members}
+        self.unnamed_until_ns = now_ns + settings.silent_ns if gap else now_ns
+        """SHW-13: until then members may be heard of whom no record names any more."""
         self.lanes = WorkLanes(settings.window)
         self.claims: dict[PublicationId, tuple[str, int]] = {}
         """SHW-6: what members of the former leader hold, and which attempt it is."""
@@ -131,6 +135,21 @@ class WorkLeader(State):
         self.done.raise_to(plain(cut))
         self.fold(closed_in(cut))
 
+    def pass_over(self, cut: Vector, end: Vector, here: Received) -> int:
+        """SHW-13: what lies between the two cuts and is not `here` is gone, and nobody's work; how many units."""
+        low, done, gone = CutSet(cut).upto, self.done, 0
+        for origin, top in plain(end).items():
+            start, first = low(origin), min(here.extras.get(origin, {top + 1}))
+            before = done.low.get(origin, 0)
+            if start <= before < first - 1 and origin not in here.low:  # It may be very many.
+                done.raise_to({origin: first - 1})
+                start, gone = first - 1, gone + first - 1 - before
+            gone += sum((origin, n) not in here and done.add(origin, n) for n in range(start + 1, top + 1))
+        self.dirty |= bool(gone)
+        self.fold(closed_in(end))
+        self._look()
+        return gone
+
     def fold(self, arrived: Closed) -> None:
         """SHW-12: these sessions are closed, and all of them has arrived: what is done of them is not counted."""
         arrived_all = ClosedSessions(arrived)
@@ -149,7 +168,7 @@ class WorkLeader(State):
 
     def _look(self) -> None:
         """SHW-6: begin once every member of the former leader has said what it holds, and all of that is here."""
-        if self.ready or not all(member.reported for member in self.members.values()):
+        if self.ready or self._may_be_unnamed or not all(member.reported for member in self.members.values()):
             return
         self.claims = {pair: claim for pair, claim in self.claims.items() if not self._is_done(pair)}
         if not self.claims.keys() <= self.early.keys():
@@ -196,15 +215,24 @@ class WorkLeader(State):
         self._look()
 
     def _stranger(self, report: Report) -> None:
-        """SHW-3: a newcomer is welcome once it is written down; one that was given up is told so."""
-        if not report.fresh or report.leaving:
+        """SHW-3: a newcomer is welcome once it is written down; one that was given up is told so.
+
+        SHW-13: one that may have been written down in a record that is lost is asked what it holds.
+        """
+        unnamed = self._may_be_unnamed and not any(_replaces(name, report.member) for name in self.members)
+        unnamed &= not report.fresh
+        if report.leaving or not (report.fresh or unnamed):
             self.farewells.append((report.member, not report.leaving))
             return
         for older in [name for name in self.members if _replaces(report.member, name)]:
             self._goes(older, begun=True)
-        known = self.members[report.member] = KnownMember(self.now_ns, reported=True)
+        known = self.members[report.member] = KnownMember(self.now_ns, reported=not unnamed)
         known.room = report.room
         self.dirty = True
+
+    @property
+    def _may_be_unnamed(self) -> bool:
+        return self.now_ns < self.unnamed_until_ns
 
     def _are_done(self, member: str, pairs: Sequence[PublicationId]) -> None:
         """Count work that the member held as done; what it does not hold any more is somebody else's to do."""
@@ -255,6 +283,7 @@ class WorkLeader(State):
     def tick(self, now_ns: int) -> None:
         late = now_ns - self.now_ns
         if late > self.settings.beat_ns:  # It was this process that did not look.
+            self.unnamed_until_ns += late
             for member in self.members.values():
                 member.heard_ns += late
         self.now_ns = now_ns
@@ -266,8 +295,11 @@ class WorkLeader(State):
         self._look()
 
     def progress(self) -> GroupProgress | None:
-        """SHW-7: what is to be written down now; None: nothing new."""
-        if not self.dirty:
+        """SHW-7: what is to be written down now; None: nothing new.
+
+        SHW-13: nothing, before all members are known; or a successor would take that for everything.
+        """
+        if not self.dirty or self._may_be_unnamed:
             return None
         self.dirty = False
         self.version += 1
