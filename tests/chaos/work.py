@@ -32,7 +32,7 @@ from ordercast.api import connect
 from ordercast.api.errors import ConnectError
 from ordercast.client.work.words import group_topic
 from ordercast.core.ids import NodeId, Topic
-from ordercast.net.brokers.cluster import BrokerCluster
+from ordercast.net.brokers.cluster import BrokerCluster, BrokerState
 from ordercast.pubsub.keeping import KeepTable, ranked
 from tests.support.chaos_run import ROOT, SETTINGS, behind_proxies, draws
 from tests.support.proxy import Proxy
@@ -204,13 +204,19 @@ class WorkChaos:
         while True:
             asked = time.monotonic_ns()
             for state in await asyncio.to_thread(self.cluster.status):
-                if state.state == "running" and not self.touched.get(state.id):
+                takes_part = state.state == "running" and self._takes_part(state)
+                if takes_part and not self.touched.get(state.id):
                     self.parents[state.id] = str(state.detail["overlay"].get("parent") or "")
                     if self._out_since.get(state.id, asked) < asked:
                         self.facts.out.setdefault(state.id, []).append((self._out_since.pop(state.id), asked))
-                elif state.state != "running":
+                elif not takes_part:
                     self._out_since.setdefault(state.id, asked - int(2 * _STEP_S * 1e9))
             await asyncio.sleep(_STEP_S)
+
+    def _takes_part(self, state: BrokerState) -> bool:
+        """Whether the broker is told of everything on the topics that it keeps."""
+        topics = [topic for topic, copies in self.facts.copies.items() if state.id in copies]
+        return all(state.detail["topics"].get(topic, {}).get("channel") in ("live", "root") for topic in topics)
 
     async def _start_again(self) -> None:
         """Somebody looks after the processes: those that ended by themselves are started again."""

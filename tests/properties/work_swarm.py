@@ -19,12 +19,15 @@ from collections.abc import Callable
 import msgspec
 
 from ordercast.client.work.leader import WorkSettings
+from ordercast.client.work.words import group_topic
+from ordercast.core.ids import NodeId
+from ordercast.pubsub.keeping import ranked
 from ordercast.scenario.brokers import BrokerTree, KeptTopic
 from ordercast.scenario.load import dump_scenario
 from ordercast.scenario.model import Scenario
 from ordercast.sim.clock import ns
 from tests.properties.pubsub_swarm import Draft, _primary
-from tests.support.work_stage import FILTER_TOPICS, SETTINGS, TOPIC, WorkStage
+from tests.support.work_stage import FILTER_TOPICS, GROUP, SETTINGS, TOPIC, WorkStage
 
 FAMILIES: dict[str, Callable[[Draft], None]] = {}
 MEMBERS = ("m0", "m1", "m2")
@@ -89,6 +92,19 @@ def copies(draft: Draft) -> None:
         draft.faults.append({"kind": "cut", "between": between, "at_ms": draft.moment()})
 
 
+@family
+def gaps(draft: Draft) -> None:
+    """Both copies of what the group writes down are away at once, twice, and whoever leads dies meanwhile (SHW-13)."""
+    draft.brokers = [f"b{i}" for i in range(5)]
+    draft.parents = {f"b{i}": f"b{draft.dice.below(i)}" for i in range(1, 5)}
+    for at in (draft.begin + draft.dice.between(0, 600), draft.begin + draft.dice.between(2400, 3000)):
+        length = draft.dice.between(100, 1500)
+        for copy in ranked(group_topic(TOPIC, GROUP), [NodeId(broker) for broker in draft.brokers])[:2]:
+            late = draft.dice.between(0, draft.dice.pick([1, 100]))
+            crash = {"kind": "crash", "node": copy, "at_ms": at + late, "recover_ms": at + late + length}
+            draft.faults.append(crash | {"survive": draft.dice.pick(["all", "none", "random"]), "state": "kept"})
+
+
 def topics_of(name: str) -> tuple[str, ...]:
     return FILTER_TOPICS if name == "filters" else (TOPIC,)
 
@@ -117,7 +133,7 @@ def swarm_scenario(seed: int, name: str) -> Scenario:
     assert isinstance(scenario.overlay, BrokerTree)
     count = 2 if name == "copies" else len(draft.brokers)
     kept = [
-        KeptTopic(filter="groups.>", copies=count, compact="key"),
+        KeptTopic(filter="groups.>", copies=2 if name == "gaps" else count, compact="key"),
         *(KeptTopic(filter=topic, copies=count) for topic in topics_of(name)),
     ]
     overlay = msgspec.structs.replace(scenario.overlay, keep=kept)
@@ -139,6 +155,11 @@ def troubles(seed: int, name: str) -> list[Trouble]:
         for who in MEMBERS:
             found += [(draft.moment(), "still-at-packet", who, 1 + dice.below(40), "leader") for _ in range(2)]
             found.append((draft.moment(), "kill", who, 0, ""))
+    elif name == "gaps":
+        for first, second in zip(draft.faults[::2], draft.faults[1::2], strict=True):
+            last, back = max(first["at_ms"], second["at_ms"]), min(first["recover_ms"], second["recover_ms"])
+            kind = dice.pick(["kill", "kill", "stand-still"])
+            found.append((dice.between(last, max(last, back)), kind, LEADER, int(dice.between(2500, 4000)), ""))
     if found:
         return sorted([*found, *((draft.moment(), "start", who, 0, "") for who in MEMBERS)])
     for _ in range(2 + dice.below(6)):
@@ -164,8 +185,10 @@ def run_group(seed: int, name: str, settings: WorkSettings = SETTINGS) -> WorkSt
     scenario = swarm_scenario(seed, name)
     stage = WorkStage(scenario, settings, topics_of(name))
     begin = 3000.0 - _BEFORE_MS
-    for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers", "copies") else 1 + seed % 3]):
+    for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers", "copies", "gaps") else 1 + seed % 3]):
         stage.world.clock.at(ns(begin + 100 * i), lambda who, _: stage.start(who), member)
+    if name == "gaps":
+        stage.world.clock.at(ns(begin), lambda *_: stage.watch_copies())
     for trouble in troubles(seed, name):
         stage.world.clock.at(ns(trouble[0]), lambda what, _: strike(stage, what), trouble)
     end = scenario.duration_ms + 5000

@@ -190,9 +190,8 @@ class WorkBooks:
         for unit, times in self._by_unit().items():
             for earlier, later in pairwise(times):
                 told = f"{unit}: {earlier.by}, then {later.by}"
-                if earlier.confirmed != FOREVER:
-                    end = max(later.began, earlier.confirmed)
-                    excuse = self.facts.none_there(self.facts.record, earlier.said, end)
+                if earlier.confirmed != FOREVER:  # SHW-13: the record that says so was written in between.
+                    excuse = self.facts.none_there(self.facts.record, earlier.said, earlier.confirmed)
                     found.append(Problem("done for ever and handed out again", told, excuse))
                 elif not earlier.given_up:
                     found.append(Problem("handed out twice although its holder lives", told))

@@ -19,7 +19,8 @@ class Handed:
     ended: int | None = None
     done: bool = False
     """It said so and was still a member in its own eyes."""
-    confirmed: bool = False
+    confirmed: int | None = None
+    """When it was told that this is written down."""
 
 
 @dataclass
@@ -35,6 +36,8 @@ class WorkStory:
     """Whether that member was killed or given up: what it did may be done again."""
     precedes: Callable[[PublicationId, PublicationId], bool]
     """Whether the order of the topic puts the one before the other."""
+    unkept: Callable[[int, int], bool] = lambda _start, _end: False
+    """SHW-13: whether what the group wrote down within that time may be lost, as no copy of it was in the tree."""
 
     def problems(self) -> list[str]:
         """What was promised and not kept."""
@@ -47,8 +50,10 @@ class WorkStory:
         found = []
         for unit, times in _grouped(self.history, lambda handed: (handed.unit,)).items():
             for earlier in times[:-1]:
-                if earlier.confirmed:
-                    found.append(f"done for ever and handed out again: {unit}")
+                if earlier.confirmed is not None:
+                    assert earlier.ended is not None
+                    if not self.unkept(earlier.ended, earlier.confirmed):
+                        found.append(f"done for ever and handed out again: {unit}")
                 elif not self.given_up(earlier.by):
                     found.append(f"handed out twice although {earlier.by} lives: {unit}")
         return found

@@ -194,8 +194,8 @@ class WorkLab:
         process.waiting = [(number, handed) for number, handed in process.waiting if number > worker.void]
         for number, handed in process.waiting:
             if number <= worker.confirmed:
-                handed.confirmed = True
-        process.waiting = [(number, handed) for number, handed in process.waiting if not handed.confirmed]
+                handed.confirmed = self.now
+        process.waiting = [(number, handed) for number, handed in process.waiting if handed.confirmed is None]
 
     def _hand(self, process: Process, held: WorkInHand) -> None:
         handed = Handed(held.id, held.keys, process.worker.member, self.now)

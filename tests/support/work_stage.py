@@ -9,9 +9,9 @@ from functools import partial
 from ordercast.api.sharing.filter_work import FilterWork
 from ordercast.api.work import TopicWork, Work, WorkInbox, WorkLost
 from ordercast.client.work.leader import WorkSettings
-from ordercast.client.work.words import dead_topic
+from ordercast.client.work.words import dead_topic, group_topic
 from ordercast.core.chance import salt
-from ordercast.core.ids import Origin
+from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee, Packet
 from ordercast.pubsub.publications import Publication, PublicationId
 from ordercast.scenario.model import Scenario
@@ -30,6 +30,7 @@ TOPIC, GROUP = "q", "g"
 FILTER, FILTER_TOPICS = "q.*", ("q.a", "q.b")
 SETTINGS = WorkSettings(window=4, silent_ms=2000, max_attempts=50)
 _LOOK = ns(500)
+_SAMPLE = ns(5)
 _OUTRUN = "a newer session of it is attached"
 """What a leader is told that attaches after its successor."""
 _ORDERED = (Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
@@ -100,7 +101,7 @@ class Worker(Program):
         handed.done = not message.over
         try:
             await message.done()
-            handed.confirmed = True
+            handed.confirmed = self.world.clock.now
         except (WorkLost, ConnectionError):
             pass
 
@@ -141,6 +142,8 @@ class WorkStage:
         self._publish = self.world.published
         self.world.published = self._note_publication  # type: ignore[method-assign]
         self._fuses: dict[str, tuple[str, int, Callable[[], None]]] = {}
+        self.gaps: list[tuple[int, int]] = []
+        """SHW-13: when no copy of what a group writes down was in the tree, if that was watched."""
         self._count = self.world.processes.tap
         self.world.processes.tap = self._sent
 
@@ -195,6 +198,35 @@ class WorkStage:
             if left <= 1:
                 del self._fuses[name]
                 self.world.clock.at(self.world.clock.now, lambda *_: strike())
+
+    # Copies of what the groups write down
+
+    def watch_copies(self) -> None:
+        """Note from now on when no copy of what a group writes down is in the tree."""
+        now = self.world.clock.now
+        records = [group_topic(topic, GROUP) for topic in self.topics]
+        if not all(any(self._keeps(name, topic) for name in self.world.brokers()) for topic in records):
+            if self.gaps and self.gaps[-1][1] >= now - 2 * _SAMPLE:
+                self.gaps[-1] = (self.gaps[-1][0], now + _SAMPLE)
+            else:
+                self.gaps.append((now - _SAMPLE, now + _SAMPLE))
+        self.world.clock.at(now + _SAMPLE, lambda *_: self.watch_copies())
+
+    def _keeps(self, name: str, topic: Topic) -> bool:
+        """Whether the broker is a copy, and is told of everything that is published."""
+        broker = self.world.brokers()[NodeId(name)]
+        rule = broker.topics.kept.rule_of(topic)
+        if rule is None or not broker.topics.kept.is_copy(topic, rule):
+            return False
+        while not broker.tree.is_root:
+            node, parent = broker.topics.nodes.get(topic), broker.tree.parent_name
+            if node is None or not node.up_live or parent is None or parent not in self.world.brokers():
+                return False
+            broker = self.world.brokers()[parent]
+        return True
+
+    def _unkept(self, start: int, end: int) -> bool:
+        return any(first < end and start < last for first, last in self.gaps)
 
     # The run
 
@@ -265,7 +297,7 @@ class WorkStage:
 
     def problems(self) -> list[str]:
         buried = [unit for unit in self.published if self._is_buried(unit)]
-        story = WorkStory(self.owed(), buried, self.history, self._given_up, self._precedes)
+        story = WorkStory(self.owed(), buried, self.history, self._given_up, self._precedes, self._unkept)
         found = story.problems() + self.watch.problems
         found += [
             f"blamed: {one} blames {other}: {why}"
