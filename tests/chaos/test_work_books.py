@@ -105,12 +105,13 @@ def test_two_holders_of_a_key_at_once_are_found() -> None:
     assert kinds(judged(rows)) == {"two at one time", "out of order"}
 
 
-OUT_TOGETHER = {"b1": [(0, 5 * S)], "b2": [(4 * S, 6 * S)]}
-OUT_IN_TURN = {"b1": [(0, 5 * S)], "b2": [(5 * S, 9 * S)]}
+OUT_TOGETHER = {"b1": [(0, 5 * S)], "b2": [(3 * S, 6 * S)]}
+OUT_IN_TURN = {"b1": [(0, 4 * S)], "b2": [(4 * S, 9 * S)]}
+OUT_LATER = {"b1": [(5 * S, 7 * S)], "b2": [(5 * S, 9 * S)]}
 
 
-@pytest.mark.parametrize(("out", "excused"), [(OUT_TOGETHER, True), (OUT_IN_TURN, False)])
-def test_what_is_gone_is_excused_only_if_no_copy_was_there(
+@pytest.mark.parametrize(("out", "excused"), [(OUT_TOGETHER, True), (OUT_IN_TURN, False), (OUT_LATER, False)])
+def test_what_is_gone_is_excused_only_if_no_copy_was_there_when_it_was_published(
     out: dict[str, list[tuple[int, int]]], excused: bool
 ) -> None:
     (problem,) = judged(UNDONE, replace(FACTS, out=out, kept=frozenset({"p:0"})))

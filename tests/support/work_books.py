@@ -51,7 +51,8 @@ class Ask:
     keys: tuple[str, ...]
     by: str
     at: int
-    safe: bool = False
+    safe: int = FOREVER
+    """When it was acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class WorkBooks:
             case "ask":
                 self.asked[line.unit] = Ask(line.unit, line.keys, line.who, line.at)
             case "safe":
-                self.asked[line.unit].safe = True
+                self.asked[line.unit].safe = line.at
             case "dead":
                 self.dead.add(line.unit)
             case "heart":
@@ -154,7 +155,7 @@ class WorkBooks:
     # The judgement
 
     def owed(self) -> list[Ask]:
-        return [ask for ask in self.asked.values() if ask.safe]
+        return [ask for ask in self.asked.values() if ask.safe != FOREVER]
 
     def undone(self) -> list[Ask]:
         """Acknowledged, not called done by anybody, and not buried."""
@@ -177,7 +178,7 @@ class WorkBooks:
         kept, living = self.facts.kept, self._living()
         for ask in self.undone():
             if kept is not None and ask.unit not in kept:
-                excuse = self.facts.none_there(self.facts.topic, ask.at, self.end)
+                excuse = self.facts.none_there(self.facts.topic, ask.at, ask.safe)
                 found.append(Problem("gone", f"{ask.unit} is not in the history", excuse))
             elif living:
                 found.append(Problem("not handed out", f"{ask.unit}, though {min(living)} waits for work"))
@@ -223,7 +224,7 @@ class WorkBooks:
         lanes: dict[tuple[str, str], list[str]] = {}
         for ask in sorted(self.asked.values(), key=lambda ask: ask.at):
             before[ask.unit] = [unit for key in ask.keys for unit in lanes.get((ask.by, key), ())]
-            if ask.safe or ask.unit in said:  # What was never called safe may not exist.
+            if ask.safe != FOREVER or ask.unit in said:  # What was never called safe may not exist.
                 for key in ask.keys:
                     lanes.setdefault((ask.by, key), []).append(ask.unit)
         for held in self.holdings:

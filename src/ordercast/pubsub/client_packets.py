@@ -329,6 +329,8 @@ class NoHistory(Packet, frozen=True, tag=29):
     cut: Vector
     seam: Vector = msgspec.field(default_factory=dict)
     """ARC-5: where what it has and what it lacks meet first, for a copy that lacks both."""
+    early: bool = False
+    """ARC-6: it has not heard of all that was asked for: once it has, some of it may be there."""
 
 
 MOST_CUT = 10_000

@@ -174,7 +174,8 @@ class KeptTopics(TopicsPart):
     def release(self, node: TopicNode, base: Vector) -> None:
         """ARC-3, ARC-4, before the base of a kept topic grows to `base`: keep what becomes stable.
 
-        Where some of it never was here (it became stable while this broker was away), all of it is a hole.
+        Where some of it never was here (it became stable while this broker was away), all of it is a hole, but for what
+        the log of before had first.
         """
         archive = self.of(node.topic)
         low, closed = archive.cut.get, self.book.closed
@@ -191,6 +192,7 @@ class KeptTopics(TopicsPart):
             archive.append(stable)
             self.wires.count("entries_kept", len(stable))
         else:
+            archive.append(self._first_of_spare(node.topic, archive.cut, new))
             archive.jump(new)
             self.wires.count("archive_holes")
         if node.topic in self.spare:
@@ -217,6 +219,22 @@ class KeptTopics(TopicsPart):
         older = [entry for entry in _between(spare, cut, top) if (entry.origin, entry.number) not in here]
         totals = any(entry.guarantee is Guarantee.TOTAL for entry in older)
         return found if totals and tuple(term) != tuple(self.tree.term) else [*older, *found]
+
+    def _first_of_spare(self, topic: Topic, cut: Vector, top: Vector) -> list[Publication]:
+        """ARC-10: the beginning of what became stable, as far as the log before its reset had it without a gap.
+
+        That is closed: whatever must precede an entry is before it in a log, or in the cut.
+        """
+        term, spare = self.spare.get(topic, (NO_TERM, []))
+        found: list[Publication] = []
+        reached = dict(cut)
+        for entry in _between(spare, cut, top):
+            doubtful = entry.guarantee is Guarantee.TOTAL and tuple(term) != tuple(self.tree.term)
+            if doubtful or entry.number != reached.get(entry.origin, 0) + 1:
+                break
+            reached[entry.origin] = entry.number
+            found.append(entry)
+        return found
 
     def _tidy(self, topic: Topic, cut: Vector) -> None:
         term, spare = self.spare.pop(topic)

@@ -19,6 +19,8 @@ from ordercast.pubsub.cuts import CutSet, closed_in, grow, intervals, plain, wit
 from ordercast.pubsub.received import Vector
 
 REPAIR = ("topics", "repair")
+_MOST_WAITS = 20
+"""So often a copy is asked again that has not heard of what is missing; where a topic has no member it may never."""
 
 
 class Hole(State):
@@ -68,6 +70,8 @@ class ArchiveRepair(TopicsPart):
         self.hole: Hole | None = None
         self._staged: list[SegmentInfo] = []
         self.reads = 0
+        self.waits = 0
+        """How often in a row a hole was not given up because a copy had not heard of it."""
         self.waiting = False
 
     def look(self) -> None:
@@ -113,6 +117,7 @@ class ArchiveRepair(TopicsPart):
             self.waiting = True
             self.wires.set_timer(REPAIR, int(self.settings.request_ms * 1e6), background=True)
         else:
+            self.waits = 0
             self.kept.of(hole.topic).give_up(hole.number)
             self.wires.count("archive_holes_lost")
             self.look()
@@ -141,10 +146,13 @@ class ArchiveRepair(TopicsPart):
         """The broker that was asked does not answer; if it should keep the topic, it may have it. Ask the next one."""
         hole = self.hole
         if hole is not None:
-            rule = self.kept.rule_of(hole.topic)
-            copies = self.kept.copies_of(hole.topic)[: rule.copies] if rule is not None else []
-            hole.silent = hole.silent or hole.asked in copies
+            hole.silent = hole.silent or self._should_keep(hole)
             self._ask_next()
+
+    def _should_keep(self, hole: Hole) -> bool:
+        """Whether the broker that was asked is one of the topic's copies."""
+        rule = self.kept.rule_of(hole.topic)
+        return rule is not None and hole.asked in self.kept.copies_of(hole.topic)[: rule.copies]
 
     def timer(self) -> None:
         if self.hole is not None:
@@ -164,9 +172,16 @@ class ArchiveRepair(TopicsPart):
             case KeptRecords():
                 self._take(hole, packet)
             case NoHistory():
-                hole.silent = hole.silent or packet.code == "moved"
+                hole.silent = hole.silent or packet.code == "moved" or self._is_early(hole, packet)
                 hole.note_seam(packet.seam)
                 self._ask_next()
+
+    def _is_early(self, hole: Hole, packet: NoHistory) -> bool:
+        """ARC-6: a copy that is just back may have it in its log, and keeps it when it hears that it is stable."""
+        if not packet.early or hole.silent or not self._should_keep(hole) or self.waits >= _MOST_WAITS:
+            return False
+        self.waits += 1
+        return True
 
     def _opened(self, hole: Hole, packet: HistoryOpened) -> None:
         """ARC-13: in doubt, everything that the other copy has; it may not have heard of all closed sessions yet."""
@@ -218,6 +233,7 @@ class ArchiveRepair(TopicsPart):
             archive.adopt(hole.number, staged, hole.end)
         else:
             archive.fill(hole.number, staged)
+        self.waits = 0
         self.wires.count("archive_holes_filled")
         self.hole = None
         self._hang_up()

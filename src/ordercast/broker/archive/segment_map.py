@@ -18,14 +18,17 @@ Place = tuple[int, int]
 class Unavailable(Exception):  # noqa: N818 - An answer, not a fault.
     """Why a copy cannot serve what is asked: `behind`, `cleaned` or `lost`; `cut` is where it can begin.
 
-    `seam` is where what it has and what it lacks meet first.
+    `seam` is where what it has and what it lacks meet first. `early`: it has not heard of all that is asked for.
     """
 
-    def __init__(self, code: str, cut: Vector | None = None, seam: Vector | None = None) -> None:
+    def __init__(
+        self, code: str, cut: Vector | None = None, seam: Vector | None = None, *, early: bool = False
+    ) -> None:
         super().__init__(code)
         self.code = code
         self.cut: Vector = cut or {}
         self.seam: Vector = seam or {}
+        self.early = early
 
 
 def covered_by(entries: Sequence[Publication]) -> Vector:

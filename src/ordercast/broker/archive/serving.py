@@ -69,7 +69,7 @@ class Serving(TopicsPart):
         try:
             reply = self._opened(archive, packet) if isinstance(packet, OpenHistory) else self._read(archive, packet)
         except Unavailable as reason:
-            reply = NoHistory(packet.topic, packet.read, reason.code, reason.cut, reason.seam)
+            reply = NoHistory(packet.topic, packet.read, reason.code, reason.cut, reason.seam, reason.early)
         self.wires.send(reader, reply)
 
     def turn_end(self) -> None:

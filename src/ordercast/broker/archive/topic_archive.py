@@ -354,7 +354,7 @@ class TopicArchive:
         if not within(self.manifest.floor, since):
             raise Unavailable("cleaned", self.whole_from())
         if not self.reaches(until):
-            raise Unavailable("behind", seam=union(since, self.whole_end))
+            raise Unavailable("behind", seam=union(since, self.whole_end), early=True)
         return place_of(self.manifest, since, until, over=over)
 
     def has_gaps(self, since: Vector, until: Vector) -> bool:
