@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ordercast.api import work, work_leader
+from ordercast.api.sharing import records
+from ordercast.api.sharing.ports import WorkClient
 from ordercast.client.work.leader import WorkLeader
 from ordercast.client.work.member import WorkMember
+from ordercast.client.work.words import GroupProgress
+from ordercast.core.ids import Topic
 
 Patch = pytest.MonkeyPatch
 
@@ -40,9 +44,21 @@ def never_stops(patch: Patch) -> None:
     patch.setattr(work, "WorkMember", Stubborn)
 
 
+def stops_at_gaps(patch: Patch) -> None:
+    """SHW-13: what was written down before a part that is lost is not looked for."""
+    found = records.records_of
+
+    async def behind(client: WorkClient, topic: Topic) -> tuple[list[GroupProgress], bool]:
+        words, gap = await found(client, topic)
+        return ([], False) if gap else (words, False)
+
+    patch.setattr(work_leader, "records_of", behind)
+
+
 MUTANTS = {
     "begins anew": (begins_anew, "leaders", 8),
     "asks nobody": (asks_nobody, "leaders", 2),
     "never stops": (never_stops, "members", 3),
+    "stops at gaps": (stops_at_gaps, "gaps", 14),
 }
 """What is missing, and where it is seen: the family and seed of a run that it breaks."""

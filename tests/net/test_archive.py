@@ -69,13 +69,15 @@ def fill(shelf: Shelf, numbers: Sequence[int], origin: Origin = ANN, key: str = 
         shelf.archive.append([pub(origin, number, key)])
 
 
-def read(archive: TopicArchive, since: Vector | None = None, until: Vector | None = None) -> list[int]:
+def read(
+    archive: TopicArchive, since: Vector | None = None, until: Vector | None = None, *, over: bool = False
+) -> list[int]:
     """Numbers between two cuts, as a reader gets them."""
     low, high = since or {}, archive.end if until is None else until
-    place, found = archive.place(low, high), []
+    place, found = archive.place(low, high, over=over), []
     reached = dict(low)
     while place is not None and not within(high, reached):
-        bodies, place = archive.read(place)
+        bodies, place = archive.read(place, over=over)
         for body in bodies:
             record = decode_record(body)
             reached = union(reached, record.covered)
@@ -176,6 +178,22 @@ def test_a_position_in_time_is_the_cut_before_what_was_kept_then(shelf: Shelf) -
     assert shelf.archive.at_time(shelf.now - 500) == {ANN: 7}
     assert shelf.archive.at_time(0) == {}
     assert shelf.archive.at_time(shelf.now + 1) == {ANN: 10}
+
+
+def test_a_reader_that_goes_over_gaps_gets_all_that_is_left(shelf: Shelf) -> None:
+    """ARC-7: what was kept before a part that is lost is not lost with it."""
+    fill(shelf, range(1, 4))
+    shelf.archive.jump({ANN: 6})
+    shelf.archive.give_up((shelf.archive.hole() or (0,))[0])
+
+    assert shelf.archive.before_last(2, {ANN: 6}) == {ANN: 6}
+    since = shelf.archive.before_last(2, {ANN: 6}, over=True)
+    assert read(shelf.archive, since, over=True)[-2:] == [2, 3]
+    assert shelf.archive.has_gaps(since, {ANN: 6})
+
+    fill(shelf, range(7, 9))
+    assert read(shelf.archive, over=True) == [1, 2, 3, 7, 8]
+    assert not shelf.archive.has_gaps({ANN: 6}, {ANN: 8})
 
 
 def test_the_last_ones_are_found_without_reading_all(shelf: Shelf) -> None:

@@ -7,12 +7,26 @@ import pytest
 from tests.mutants.work_mutants import MUTANTS, Patch
 from tests.properties.work_swarm import FAMILIES, run_group
 
-SEEDS = {"members": 4, "leaders": 1, "usurpers": 326, "brokers": 20, "connections": 11, "filters": 3, "copies": 1}
+SEEDS = {
+    "members": 4,
+    "leaders": 1,
+    "usurpers": 326,
+    "brokers": 20,
+    "connections": 11,
+    "filters": 3,
+    "copies": 1,
+    "gaps": 1,
+    "above": 1,
+}
 SEAM = 910_009
 """In this run of `members` a leader stands still while it reads the past, and goes on reading at another copy."""
+IN_A_LOG = 1040
+"""In this run of `gaps` a copy had the last record in its log alone when it crashed (ARC-10)."""
 
 
-@pytest.mark.parametrize(("name", "seed"), [*((name, SEEDS[name]) for name in FAMILIES), ("members", SEAM)])
+@pytest.mark.parametrize(
+    ("name", "seed"), [*((name, SEEDS[name]) for name in FAMILIES), ("members", SEAM), ("gaps", IN_A_LOG)]
+)
 def test_the_promises_hold_whatever_happens_to_members_and_brokers(name: str, seed: int) -> None:
     stage = run_group(seed, name)
 

@@ -32,6 +32,8 @@ from tests.support.work_stage import FILTER_TOPICS, GROUP, SETTINGS, TOPIC, Work
 FAMILIES: dict[str, Callable[[Draft], None]] = {}
 MEMBERS = ("m0", "m1", "m2")
 LEADER = "whoever leads"
+_GAPS = ("gaps", "above")
+"""Families in which no copy of what the group writes down is in the tree for a while."""
 _BEFORE_MS = 600.0
 _PATIENCE_MS = 120_000.0
 _STILL_MS = 1600.0
@@ -105,6 +107,20 @@ def gaps(draft: Draft) -> None:
             draft.faults.append(crash | {"survive": draft.dice.pick(["all", "none", "random"]), "state": "kept"})
 
 
+@family
+def above(draft: Draft) -> None:
+    """The broker crashes through which both copies of what the group writes down hang, and whoever leads dies."""
+    names = [NodeId(f"b{i}") for i in range(5)]
+    draft.brokers = [*names]
+    copies = ranked(group_topic(TOPIC, GROUP), names)[:2]
+    root, between, other = (name for name in names if name not in copies)
+    draft.parents = {between: root, other: root, copies[0]: between, copies[1]: between}
+    draft.options["view_order"] = "ancestors-first"
+    for at in (draft.begin + draft.dice.between(0, 600), draft.begin + draft.dice.between(2400, 3000)):
+        crash = {"kind": "crash", "node": between, "at_ms": at, "recover_ms": at + draft.dice.between(100, 1500)}
+        draft.faults.append(crash | {"survive": draft.dice.pick(["all", "none", "random"]), "state": "kept"})
+
+
 def topics_of(name: str) -> tuple[str, ...]:
     return FILTER_TOPICS if name == "filters" else (TOPIC,)
 
@@ -133,7 +149,7 @@ def swarm_scenario(seed: int, name: str) -> Scenario:
     assert isinstance(scenario.overlay, BrokerTree)
     count = 2 if name == "copies" else len(draft.brokers)
     kept = [
-        KeptTopic(filter="groups.>", copies=2 if name == "gaps" else count, compact="key"),
+        KeptTopic(filter="groups.>", copies=2 if name in _GAPS else count, compact="key"),
         *(KeptTopic(filter=topic, copies=count) for topic in topics_of(name)),
     ]
     overlay = msgspec.structs.replace(scenario.overlay, keep=kept)
@@ -155,8 +171,9 @@ def troubles(seed: int, name: str) -> list[Trouble]:
         for who in MEMBERS:
             found += [(draft.moment(), "still-at-packet", who, 1 + dice.below(40), "leader") for _ in range(2)]
             found.append((draft.moment(), "kill", who, 0, ""))
-    elif name == "gaps":
-        for first, second in zip(draft.faults[::2], draft.faults[1::2], strict=True):
+    elif name in _GAPS:
+        together = 2 if name == "gaps" else 1
+        for first, second in zip(draft.faults[::together], draft.faults[together - 1 :: together], strict=True):
             last, back = max(first["at_ms"], second["at_ms"]), min(first["recover_ms"], second["recover_ms"])
             kind = dice.pick(["kill", "kill", "stand-still"])
             found.append((dice.between(last, max(last, back)), kind, LEADER, int(dice.between(2500, 4000)), ""))
@@ -185,9 +202,9 @@ def run_group(seed: int, name: str, settings: WorkSettings = SETTINGS) -> WorkSt
     scenario = swarm_scenario(seed, name)
     stage = WorkStage(scenario, settings, topics_of(name))
     begin = 3000.0 - _BEFORE_MS
-    for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers", "copies", "gaps") else 1 + seed % 3]):
+    for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers", "copies", *_GAPS) else 1 + seed % 3]):
         stage.world.clock.at(ns(begin + 100 * i), lambda who, _: stage.start(who), member)
-    if name == "gaps":
+    if name in _GAPS:
         stage.world.clock.at(ns(begin), lambda *_: stage.watch_copies())
     for trouble in troubles(seed, name):
         stage.world.clock.at(ns(trouble[0]), lambda what, _: strike(stage, what), trouble)

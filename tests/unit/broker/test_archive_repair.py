@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ordercast.broker.archive.kept import NO_TERM
 from ordercast.broker.archive.memory_files import MemoryFiles
-from ordercast.broker.archive.ports import LOST, WHOLE
+from ordercast.broker.archive.ports import HOLE, LOST, WHOLE
 from ordercast.broker.archive.topic_archive import TopicArchive
 from ordercast.broker.place import BrokerPlace, NoBrokerLedger
+from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee
@@ -86,3 +88,52 @@ def test_a_copy_takes_the_end_of_a_hole_whose_beginning_another_one_lacks() -> N
     mend(one, other)
 
     assert one.states() == [(3, WHOLE), (6, LOST), (9, WHOLE)]
+
+
+def test_a_hole_is_not_given_up_while_another_copy_has_not_heard_of_it() -> None:
+    """ARC-6: that copy was killed too, and has a part of it in its log."""
+    one, other = Copy("b0"), Copy("b1")
+    one.keep(1, 2, 3)
+    one.archive.jump({ANN: 9})
+    other.keep(1, 2, 3)
+
+    mend(one, other)
+    assert one.states() == [(3, WHOLE), (9, HOLE)]
+
+    other.keep(4)
+    other.archive.jump({ANN: 9})
+    one.topics.repair.timer()
+    mend(one, other)
+    assert one.states() == [(3, WHOLE), (4, WHOLE), (9, LOST)]
+
+
+def test_a_hole_of_which_another_copy_never_hears_is_given_up_in_the_end() -> None:
+    """The topic has no member any more, so that copy takes no part in it: readers must not wait for ever."""
+    one, other = Copy("b0"), Copy("b1")
+    one.archive.jump({ANN: 9})
+    one.keep(10)
+    other.keep(1, 2, 3)
+
+    tries = 0
+    while one.archive.hole() is not None:
+        tries += 1
+        mend(one, other)
+        one.topics.repair.timer()
+
+    assert 5 < tries < 50
+    assert one.states() == [(3, WHOLE), (9, LOST), (10, WHOLE)]
+
+
+@pytest.mark.parametrize(("total", "first"), [(False, 5), (True, 3)])
+def test_a_copy_keeps_what_its_log_had_when_it_was_killed_and_the_rest_is_a_hole(total: bool, first: int) -> None:
+    """ARC-10: 4 and 5 were in its log, and became stable with 6 to 9 while it was away. Totals may have moved since."""
+    copy = Copy("b0")
+    copy.topics.tree.term = (7, NodeId("b0"))
+    copy.keep(1, 2, 3)
+    guarantee = Guarantee.TOTAL if total else Guarantee.CAUSAL
+    copy.topics.kept.stash(T, [Publication(ANN, n, T, b"x", guarantee, ("k",)) for n in (4, 5)], NO_TERM)
+
+    copy.topics.kept.release(TopicNode(T), {ANN: 9})
+
+    assert copy.states() == [(first, WHOLE), (9, HOLE)]
+    assert copy.archive.status()["messages"] == first
