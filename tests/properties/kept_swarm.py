@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from ordercast.core.ids import NodeId, Topic
+from ordercast.pubsub.keeping import ranked
 from ordercast.scenario.brokers import BrokerTree, KeptTopic
 from ordercast.scenario.load import dump_scenario
 from ordercast.scenario.model import Scenario
@@ -127,6 +129,21 @@ def one_of_two(draft: Draft) -> None:
     if draft.dice.chance(0.5):
         _primary(draft)
     draft.crash([draft.dice.pick(draft.brokers)], back=0.7, state=draft.dice.pick(["lost", "kept"]))
+    _late_readers(draft, 2)
+
+
+@family
+def above_both(draft: Draft) -> None:
+    """Two copies that hang through one broker, which crashes, for good or not; another one may crash with it."""
+    _primary(draft)
+    names = [NodeId(f"b{i}") for i in range(5)]
+    draft.brokers = [*names]
+    for client in draft.clients.values():
+        client["edge"] = draft.dice.pick(draft.brokers)
+    copies = ranked(Topic("t0"), names)[:2]
+    root, between, other = (name for name in names if name not in copies)
+    draft.parents = {between: root, other: root, copies[0]: between, copies[1]: between}
+    draft.crash([between, draft.dice.pick([root, *copies])], back=0.8, state="kept")
     _late_readers(draft, 2)
 
 
@@ -276,7 +293,7 @@ def swarm_scenario(seed: int, name: str) -> Scenario:
     draft.options["member_timeout_ms"] = 30_000
     FAMILIES[name](draft)
     scenario = draft.scenario(seed, name)
-    copies = 2 if name in ("few-copies", "one-of-two", "folded-late") else len(draft.brokers)
+    copies = 2 if name in ("few-copies", "one-of-two", "above-both", "folded-late") else len(draft.brokers)
     assert isinstance(scenario.overlay, BrokerTree)
     kept = KeptTopic(filter=">", copies=copies, **MORE.get(name, {}))
     overlay = msgspec.structs.replace(scenario.overlay, keep=[kept])

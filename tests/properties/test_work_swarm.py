@@ -16,7 +16,7 @@ SEEDS = {
     "filters": 3,
     "copies": 1,
     "gaps": 1,
-    "above": 1,
+    "above": 5,
 }
 SEAM = 910_009
 """In this run of `members` a leader stands still while it reads the past, and goes on reading at another copy."""

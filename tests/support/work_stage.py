@@ -142,6 +142,8 @@ class WorkStage:
         self._publish = self.world.published
         self.world.published = self._note_publication  # type: ignore[method-assign]
         self._fuses: dict[str, tuple[str, int, Callable[[], None]]] = {}
+        self._begun = False
+        """A copy of what the groups write down has been in the tree."""
         self.gaps: list[tuple[int, int]] = []
         """SHW-13: when no copy of what a group writes down was in the tree, if that was watched."""
         self._count = self.world.processes.tap
@@ -205,7 +207,9 @@ class WorkStage:
         """Note from now on when no copy of what a group writes down is in the tree."""
         now = self.world.clock.now
         records = [group_topic(topic, GROUP) for topic in self.topics]
-        if not all(any(self._keeps(name, topic) for name in self.world.brokers()) for topic in records):
+        kept = all(any(self._keeps(name, topic) for name in self.world.brokers()) for topic in records)
+        self._begun |= kept
+        if self._begun and not kept:
             if self.gaps and self.gaps[-1][1] >= now - 2 * _SAMPLE:
                 self.gaps[-1] = (self.gaps[-1][0], now + _SAMPLE)
             else:
