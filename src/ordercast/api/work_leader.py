@@ -216,7 +216,11 @@ class LeaderTask:
                 inbox: Inbox = await self._client.subscribe(
                     self._topic, start=Position({Topic(self._topic): dict(cut)}), raw=True
                 )
-                await self._read_until_full(leader, inbox, cut)
+                try:
+                    await self._read_until_full(leader, inbox, cut)
+                except HistoryLost:  # What became stable while it joined is gone.
+                    await self._client.unsubscribe(inbox)
+                    raise
             except HistoryLost as lost:
                 if lost.earliest is None:
                     raise TopicNotKept(f"group {self._group!r}: {lost}") from None

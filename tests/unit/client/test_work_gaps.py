@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
+from ordercast.api.errors import HistoryLost
 from ordercast.api.position import Position
 from ordercast.api.sharing.records import last_written, records_of
+from ordercast.api.work_leader import LeaderTask
 from ordercast.client.work.leader import WorkLeader, WorkSettings
 from ordercast.client.work.words import GroupProgress, Report, encode
 from ordercast.core.ids import Origin, Topic
@@ -133,6 +138,54 @@ def test_what_is_left_before_a_gap_is_work_and_only_what_is_gone_is_not() -> Non
     assert leader.pass_over({ANN: 2}, {ANN: 9}, here) == 4
     assert leader.done.summary() == {ANN: (2, (4, 6, 7, 8, 9))}
     assert leader.waiting == 2
+
+
+class GapWhileJoining:
+    """A client whose subscription to the work ends in the middle: what it lacks up to its membership is gone."""
+
+    session = "group~7"
+
+    def __init__(self) -> None:
+        self.reading = False
+        self.starts: list[dict[Origin, int]] = []
+
+    async def subscribe(self, topic: str, *, start: Position, raw: bool) -> GapWhileJoining:
+        assert not self.reading, "this client reads the topic already"
+        self.starts.append(start.of(topic))
+        if len(self.starts) > 1:
+            raise ConnectionError("that is all")
+        self.reading = True
+        return self
+
+    async def unsubscribe(self, inbox: object) -> None:
+        self.reading = False
+
+    async def batches(self, *, raw: bool = False) -> AsyncIterator[list[Publication]]:
+        if raw:  # The history, over the gap.
+            yield [unit(3)]
+            return
+        yield [unit(1), unit(2)]
+        raise HistoryLost("q", "has lost a part", Position({Topic("q"): {ANN: 9}}))
+
+    def read(self, topics: list[str], start: Position, end: Position, *, over_gaps: bool) -> GapWhileJoining:
+        assert (start.of("q"), end.of("q"), over_gaps) == ({ANN: 2}, {ANN: 9}, True)
+        return self
+
+
+def test_a_gap_that_is_found_while_the_work_is_read_is_read_over() -> None:
+    client: Any = GapWhileJoining()
+    leader = WorkLeader(7, None, SETTINGS, 0)
+
+    async def main() -> None:
+        task = LeaderTask(client, "q", "g", SETTINGS, "earliest", "dead", 0)
+        with pytest.raises(ConnectionError, match="that is all"):
+            await task._read_work(leader)
+
+    run_async(main)
+
+    assert client.starts == [{}, {ANN: 9}]
+    assert leader.waiting == 3
+    assert leader.done.summary() == {ANN: (0, (4, 5, 6, 7, 8, 9))}
 
 
 def test_very_much_that_is_gone_is_passed_over_at_once() -> None:

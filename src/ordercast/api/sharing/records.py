@@ -1,4 +1,4 @@
-"""What the leaders of a group wrote down (SHW-1), also where a part of the history of their topic is lost (SHW-13)."""
+"""The records of a group (SHW-1): what its leaders wrote down, also where a part of that is lost (SHW-13)."""
 
 from __future__ import annotations
 
