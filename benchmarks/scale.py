@@ -1,6 +1,6 @@
 """How the cost of a verdict grows with the trace, measured: on one core, on two, and on a cluster of two workers.
 
-    python benchmarks/scale.py [--most 200] [--on 'local[1]' 'local[2]' cluster] [--draw]
+    python benchmarks/scale.py [--least 1] [--most 200] [--on 'local[1]' 'local[2]' cluster] [--draw]
 
 Each line of the plan is a trace (`ordercast synth`, with violations in known places) and where it is judged. What has
 been measured is in docs/scale.csv and is not measured again; delete its line to do so. `--draw` measures nothing and
@@ -65,6 +65,7 @@ class Measured:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--least", type=int, default=1, help="millions of deliveries")
     parser.add_argument("--most", type=int, default=200, help="millions of deliveries")
     parser.add_argument("--on", nargs="+", default=list(_PLACES), choices=_PLACES)
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000])
@@ -75,7 +76,7 @@ def main() -> None:
     for millions, nodes in [] if given.draw else _TRACES:
         done = {one.on for one in table if (one.millions, one.nodes) == (millions, nodes)}
         left = [on for on in given.on if on not in done and (on != "local" or millions <= _MOST_LOCAL)]
-        if millions > given.most or nodes not in given.nodes or not left:
+        if not given.least <= millions <= given.most or nodes not in given.nodes or not left:
             continue
         run = _trace(given.scratch, millions, nodes)
         for on in left:

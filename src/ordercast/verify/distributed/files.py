@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +30,7 @@ from ordercast.verify.parquet import empty_columns
 from ordercast.verify.rows import KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from ordercast.verify.distributed.setup import Setup
 
@@ -40,7 +40,7 @@ MOST_FILE_BYTES = 256 << 20
 MOST_RARE = 5_000_000
 REPEATING_WORDS = ("node", "kind", "msg", "topic", "guarantee")
 _LOOK = ("node", "seq", "kind", "dst", "info")
-_SCAN = ("node", "seq", "kind", "time_ns", *ABOUT_PUBLICATION)
+_SCAN = ("node", "seq", "kind", "msg", "time_ns")
 _text = msgspec.json.Encoder()
 
 
@@ -109,7 +109,7 @@ def scan_files(setup: Setup, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
     """The rows of files dealt out by message, as `scan` does it with rows. Columns: path, content."""
     number = {name: i for i, name in enumerate(setup.nodes.names)}
     for group in row_groups(batches, REPEATING_WORDS):
-        table = _wanted(group, _SCAN)
+        table = _wanted(group, _SCAN if setup.dated else _SCAN[:-1])
         words, codes = coded(table.column("node"))
         numbers = np.array([number[name] for name in words.to_pylist()], np.int32)
         msg, said = coded(table.column("msg"))
@@ -122,12 +122,12 @@ def scan_files(setup: Setup, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
             named=said >= 0,
             times=_numbers(table, "time_ns", NO_TIME) if setup.dated else None,
         )
-        yield from dealt(setup, rows, partial(_about, table))
+        yield from dealt(setup, rows, partial(_about, cache(partial(_wanted, group, ABOUT_PUBLICATION))))
 
 
-def _about(table: pa.Table, publications: np.ndarray[Any, Any]) -> pa.Table:
-    """The columns of publications that are read, lists as text."""
-    chosen = taken(table.select(list(ABOUT_PUBLICATION)), publications)
+def _about(read: Callable[[], pa.Table], publications: np.ndarray[Any, Any]) -> pa.Table:
+    """What is to be known of publications, lists as text. It is read only where there are any."""
+    chosen = taken(read(), publications)
     columns = {}
     for name in ABOUT_PUBLICATION:
         column = chosen.column(name)

@@ -16,9 +16,9 @@ from ordercast.verify.arrow import taken
 from ordercast.verify.build import NO_TIME as NEVER
 from ordercast.verify.build import left_by, lives_of, present_at_the_end
 from ordercast.verify.distributed.rows import rare_rows
-from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, NO_TIME, one_row
+from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, NO_TIME, PLACED, one_row, placed
 from ordercast.verify.distributed.setup import AGAIN, NO_MESSAGE, place
-from ordercast.verify.distributed.wire import column, packed, schema_of, table_bytes, table_from
+from ordercast.verify.distributed.wire import column, packed, schema_of, shortened, table_bytes, table_from
 from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.lookup import dated_before, delivered_first, places_of
 from ordercast.verify.rows import KIND
@@ -48,11 +48,9 @@ def intern(setup: Setup, bucket: int, table: pa.Table) -> Iterator[pa.RecordBatc
     """The rows of one bucket, with codes for messages, to where they are needed."""
     if not table.num_rows:
         return
-    node, seq, kind, message = (
-        np.concatenate(column(table, name, dtype))
-        for name, dtype in (("node", np.int32), ("seq", np.int32), ("kind", np.int8), ("message", np.int64))
-    )
-    times = np.concatenate(column(table, "time_ns", np.int64)) if setup.dated else np.empty(0, np.int64)
+    node, seq, kind = (np.concatenate(shortened(table, name, dtype)) for name, dtype in PLACED)
+    message = np.concatenate(column(table, "message", np.int64))
+    times = np.concatenate(shortened(table, "time_ns", np.int64)) if setup.dated else np.empty(0, np.int64)
     publishes = np.flatnonzero(kind == KIND["publish"])
     order = np.lexsort((seq[publishes], node[publishes], message[publishes]))
     hashes, first = np.unique(message[publishes[order]], return_index=True)
@@ -95,8 +93,8 @@ def intern(setup: Setup, bucket: int, table: pa.Table) -> Iterator[pa.RecordBatc
 def _row(
     to: int, bucket: int, rows: tuple[Any, ...], chosen: np.ndarray[Any, Any], about: bytes, published: bytes
 ) -> pa.RecordBatch:
-    names = ("node", "seq", "kind", "code")
-    columns = {name: values[chosen].tobytes() for name, values in zip(names, rows, strict=True)}
+    node, seq, kind, code = (values[chosen] for values in rows)
+    columns = {**placed(node, seq, kind), "code": code.tobytes()}
     return one_row(INTERNED, to=to, bucket=bucket, about=about, published=published, **columns)
 
 

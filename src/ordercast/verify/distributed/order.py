@@ -17,12 +17,13 @@ from ordercast.verify.arrow import taken
 from ordercast.verify.build import first_deliveries, lives_of
 from ordercast.verify.columns import BIT
 from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled
-from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS
+from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS, PLACED
 from ordercast.verify.distributed.wire import (
     as_it_was,
     column,
     packed,
     schema_of,
+    shortened,
     squeezed,
     table_from,
     unpacked,
@@ -166,10 +167,7 @@ def _about(duties: Duties, scopes: Scopes, happened: DeliveryOrder, *, own: bool
 def _pieces(table: pa.Table, base: dict[int, int], wanted: Any) -> RowPieces:
     """The rows of the wanted nodes, with codes that count the messages of all buckets; -1 for what nobody published."""
     pieces = RowPieces([], [], [], [])
-    columns = [
-        column(table, name, dtype)
-        for name, dtype in (("node", np.int32), ("seq", np.int32), ("kind", np.int8), ("code", np.int32))
-    ]
+    columns = [*(shortened(table, name, dtype) for name, dtype in PLACED), column(table, "code", np.int32)]
     for i, bucket in enumerate(values(table, "bucket")):
         node, seq, kind, code = (parts[i] for parts in columns)
         chosen = np.flatnonzero(wanted[node])

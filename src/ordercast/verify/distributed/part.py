@@ -30,8 +30,9 @@ from ordercast.verify.distributed.by_key import keys_for
 from ordercast.verify.distributed.by_queue import queues_for
 from ordercast.verify.distributed.order import Ordered, ordered_from
 from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled, entries_of
+from ordercast.verify.distributed.scan import PLACED
 from ordercast.verify.distributed.setup import AGAIN
-from ordercast.verify.distributed.wire import column, unpacked, values
+from ordercast.verify.distributed.wire import column, shortened, unpacked, values
 from ordercast.verify.kernels.integrity import overtaken
 from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import settle_members
@@ -203,10 +204,8 @@ def pieces_of(table: pa.Table, number: Any, base: dict[int, int]) -> tuple[RowPi
     And of each of these: where it was first delivered. And which deliveries are dated before their publication.
     """
     first_met, hasty = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    pieces = RowPieces([], [], [], [])
-    pieces.node = column(table, "node", np.int32)
-    pieces.seq = column(table, "seq", np.int32)
-    pieces.kind = column(table, "kind", np.int8)
+    node, seq, kind = (shortened(table, name, dtype) for name, dtype in PLACED)
+    pieces = RowPieces(node, seq, kind, [])
     for code, bucket, about in zip(
         column(table, "code", np.int32), values(table, "bucket"), table.column("about"), strict=True
     ):

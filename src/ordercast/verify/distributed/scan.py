@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ordercast.verify.arrow import filled, taken, whole
 from ordercast.verify.distributed.setup import NO_MESSAGE
-from ordercast.verify.distributed.wire import schema_of, table_bytes
+from ordercast.verify.distributed.wire import runs, schema_of, steps, table_bytes
 from ordercast.verify.rows import KIND
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ SCANNED = schema_of(
     time_ns=pa.binary(),
     published=pa.binary(),
 )
+PLACED = (("node", np.int32), ("seq", np.int32), ("kind", np.int8))
+"""The columns that say where a row stands and what it is, shortened."""
 NO_TIME = np.iinfo(np.int64).min
 _AT_ONCE = 1_000_000
 
@@ -94,13 +96,16 @@ def dealt(setup: Setup, rows: Dealt, about: Callable[[np.ndarray[Any, Any]], pa.
             yield one_row(
                 SCANNED,
                 bucket=b,
-                node=rows.node[mine].tobytes(),
-                seq=rows.seq[mine].tobytes(),
-                kind=rows.kind[mine].tobytes(),
+                **placed(rows.node[mine], rows.seq[mine], rows.kind[mine]),
                 message=message[mine].tobytes(),
-                time_ns=b"" if rows.times is None else rows.times[mine].tobytes(),
+                time_ns=b"" if rows.times is None else steps(rows.times[mine]),
                 published=table_bytes(about(publications)) if publications.size else b"",
             )
+
+
+def placed(node: Any, seq: Any, kind: Any) -> dict[str, bytes]:
+    """The columns PLACED of some rows: they come log by log, mostly, and are mostly deliveries."""
+    return {"node": runs(node), "seq": steps(seq), "kind": runs(kind)}
 
 
 def _numbers(table: pa.Table, name: str, missing: int = 0) -> Any:

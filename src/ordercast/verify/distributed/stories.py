@@ -14,8 +14,8 @@ from ordercast.verify.distributed.blocks import FOUND, RESULT
 from ordercast.verify.distributed.intern import INTERNED
 from ordercast.verify.distributed.order import numbered
 from ordercast.verify.distributed.part import Side
-from ordercast.verify.distributed.scan import one_row
-from ordercast.verify.distributed.wire import column
+from ordercast.verify.distributed.scan import PLACED, one_row, placed
+from ordercast.verify.distributed.wire import column, shortened
 from ordercast.verify.verdict import Witness
 from ordercast.verify.witness import Cycles, witnesses
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ordercast.verify.distributed.setup import Setup
-
-_PACKED = (("node", np.int32), ("seq", np.int32), ("kind", np.int8), ("code", np.int32))
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def only_nodes(nodes: list[int], batches: Any) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for i in range(batch.num_rows):
             row = pa.Table.from_batches([batch.slice(i, 1)])
-            (node,) = column(row, "node", np.int32)
+            (node,) = shortened(row, "node", np.int32)
             chosen = np.isin(node, nodes)
             if chosen.any():
                 yield _chosen(row, chosen)
@@ -58,9 +56,9 @@ def only_nodes(nodes: list[int], batches: Any) -> Iterator[pa.RecordBatch]:
 
 def _chosen(row: pa.Table, chosen: Any) -> pa.RecordBatch:
     values = {name: row.column(name)[0].as_py() for name in row.column_names}
-    for name, dtype in _PACKED:
-        values[name] = np.frombuffer(values[name], dtype)[chosen].tobytes() if values[name] else b""
-    return one_row(INTERNED, **values)
+    node, seq, kind = (shortened(row, name, dtype)[0][chosen] for name, dtype in PLACED)
+    values["code"] = column(row, "code", np.int32)[0][chosen].tobytes()
+    return one_row(INTERNED, **(values | placed(node, seq, kind)))
 
 
 def tell(setup: Setup, asked: Asking, _: int, order: pa.Table, rows: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,10 @@ import pyarrow as pa
 
 Packed = dict[str, Any]
 _HEAD = struct.Struct("<Q")
+_SHORT = struct.Struct("<QQQ")
+_PLAIN, _RUNS, _STEPS = range(3)
+_STEP_TYPES: dict[int, tuple[Any, Any]] = {4: (np.uint32, np.uint8), 8: (np.uint64, np.uint32)}
+"""By the size of a number: what it is taken for, and what most differences fit into."""
 
 
 class _Part(msgspec.Struct, array_like=True):
@@ -63,8 +67,52 @@ def values(table: pa.Table, name: str) -> list[Any]:
 
 
 def column(table: pa.Table, name: str, dtype: Any) -> list[np.ndarray[Any, Any]]:
-    """A column of packed numbers: one array for each row of the table, without a copy."""
+    """A column of numbers as they are in memory: one array for each row of the table, without a copy."""
     return [np.frombuffer(memoryview(value.as_buffer()), dtype) for value in table.column(name)]
+
+
+def runs(numbers: np.ndarray[Any, Any]) -> bytes:
+    """Numbers of which long stretches are the same, as these; as they are in memory if that is shorter."""
+    changes = np.flatnonzero(numbers[1:] != numbers[:-1])
+    if not numbers.size or (changes.size + 1) * (8 + numbers.itemsize) >= numbers.nbytes:
+        return _SHORT.pack(_PLAIN, numbers.size, 0) + numbers.tobytes()
+    starts = np.concatenate(([0], changes + 1))
+    return _SHORT.pack(_RUNS, numbers.size, starts.size) + starts.tobytes() + numbers[starts].tobytes()
+
+
+def steps(numbers: np.ndarray[Any, Any]) -> bytes:
+    """Numbers that mostly rise by little, in fewer bytes each; as they are in memory if that is shorter.
+
+    Differences are taken modulo 2^32 or 2^64, so that none is too large.
+    """
+    wide, narrow = _STEP_TYPES[numbers.itemsize]
+    rises: np.ndarray[Any, Any] = np.diff(numbers.view(wide), prepend=wide(0))
+    large = np.flatnonzero(rises > np.iinfo(narrow).max)
+    if large.size * 4 >= numbers.size:
+        return _SHORT.pack(_PLAIN, numbers.size, 0) + numbers.tobytes()
+    body = large.tobytes() + rises[large].tobytes() + rises.astype(narrow).tobytes()
+    return _SHORT.pack(_STEPS, numbers.size, large.size) + body
+
+
+def shortened(table: pa.Table, name: str, dtype: Any) -> list[np.ndarray[Any, Any]]:
+    """A column of what `runs` or `steps` wrote: one array for each row of the table."""
+    return [_numbers(memoryview(value.as_buffer()), np.dtype(dtype)) for value in table.column(name)]
+
+
+def _numbers(data: memoryview, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    form, count, pieces = _SHORT.unpack_from(data)
+    at = _SHORT.size
+    if form == _PLAIN:
+        return np.frombuffer(data, dtype, count, at)
+    starts = np.frombuffer(data, np.int64, pieces, at)
+    at += starts.nbytes
+    if form == _RUNS:
+        return np.repeat(np.frombuffer(data, dtype, pieces, at), np.diff(starts, append=count))
+    wide, narrow = _STEP_TYPES[dtype.itemsize]
+    large = np.frombuffer(data, wide, pieces, at)
+    rises = np.frombuffer(data, narrow, count, at + large.nbytes).astype(wide)
+    rises[starts] = large
+    return np.cumsum(rises, dtype=wide).view(dtype)
 
 
 def table_bytes(table: pa.Table) -> bytes:
