@@ -16,6 +16,7 @@ T = TypeVar("T")
 _MASK = (1 << 64) - 1
 _SPREAD_A, _SPREAD_B = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 _UNIT = 1.0 / (1 << 53)
+_UNITS = float(1 << 53)
 
 
 def salt(seed: int, *identity: object) -> int:
@@ -44,9 +45,24 @@ def stir(x: int) -> int:
     return x ^ (x >> 31)
 
 
+def stir_twice(x: int, y: int) -> int:
+    """`stir(stir(x) ^ y)`, in one call."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    x ^= (x >> 31) ^ y
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
 def unit(bits: int) -> float:
     """The bits as a number in [0, 1)."""
     return (bits >> 11) * _UNIT
+
+
+def below(share: float) -> int:
+    """The bound below which bits are exactly if `unit` of them is below the share: to compare many without floats."""
+    return math.ceil(share * _UNITS) << 11
 
 
 def exponential(bits: int, mean: float) -> float:

@@ -44,6 +44,11 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Explicit destinations; empty means the subscribers of the topic."""
 
     @property
+    def key(self) -> tuple[Origin, int]:
+        """What no other message has."""
+        return self.origin, self.number
+
+    @property
     def id(self) -> str:
         """The message id as traces and people write it."""
         return f"{self.origin}#{self.number}"

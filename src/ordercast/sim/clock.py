@@ -46,6 +46,14 @@ class Scheduler:
         else:
             events.append((action, a, b))
 
+    def at_free(self, time_ns: int, action: Action, a: Any, b: Any) -> bool:
+        """Like `at`, if that is in the future and nothing is planned for then; else false, and nothing is planned."""
+        if time_ns in self.instants or time_ns <= self.now:
+            return False
+        self.instants[time_ns] = [(action, a, b)]
+        heapq.heappush(self._times, time_ns)
+        return True
+
     def in_background(self, time_ns: int, action: Action, a: Any = None, b: Any = None) -> None:
         """Like `at`, but a run may come to its rest before; comes after everything else of its instant."""
         if not self._ends:

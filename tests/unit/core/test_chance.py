@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from ordercast.core.chance import exponential, mix, salt, shuffled, spread, stir, unit
+from ordercast.core.chance import below, exponential, mix, salt, shuffled, spread, stir, stir_twice, unit
 
 
 def test_a_draw_depends_on_the_seed_and_on_every_part_of_the_identity() -> None:
@@ -52,3 +52,17 @@ def test_spreading_and_stirring_is_mixing() -> None:
     """What draws are made of may be worked out ahead, and every draw stays what it was."""
     for salted, a, b in ((0, 0, 0), (1, 1, 0), (salt(7, "x"), salt(7, "y"), 3), ((1 << 64) - 1, 1 << 62, 5)):
         assert stir(salted ^ spread(a, b)) == mix(salted, a, b)
+
+
+def test_stirring_twice_in_one_call_is_stirring_twice() -> None:
+    for x in (0, 1, (1 << 64) - 1, salt(1, "x")):
+        assert stir_twice(x, salt(2, "y")) == stir(stir(x) ^ salt(2, "y"))
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-300, 0.002, 0.05, 1 / 3, 0.5, 1 - 2**-53, 1.0])
+def test_bits_are_below_the_bound_of_a_share_exactly_if_their_unit_is_below_the_share(share: float) -> None:
+    bound = below(share)
+    near = {bits for around in (bound, bound - 2048) for bits in range(around - 3, around + 4)}
+    for bits in [*near, 0, 2047, 2048, (1 << 64) - 1, *(mix(3, i) for i in range(200))]:
+        if 0 <= bits < 1 << 64:
+            assert (bits < bound) == (unit(bits) < share)

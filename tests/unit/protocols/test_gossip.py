@@ -69,11 +69,12 @@ def test_a_history_that_is_too_small_never_delivers_twice() -> None:
 
 
 def test_a_full_packet_carries_the_youngest() -> None:
-    rumours: Rumours[int, str] = Rumours(RumourLimits(rounds=9, per_packet=2, buffer=3, history=9), 1)
-    rumours.hear((1, 2, 3), ("old", "young", "younger"), bytes([5, 0, 0]))
-    assert sorted(rumours.chosen()[0]) == ["young", "younger"]
-    rumours.hear((4,), ("newest",), bytes([0]))
-    assert "old" not in rumours.items.values(), "the buffer is full: the oldest goes"
+    rumours: Rumours[Message] = Rumours(RumourLimits(rounds=9, per_packet=2, buffer=3, history=9), 1)
+    old, young, younger, newest = map(message, (1, 2, 3, 4))
+    rumours.hear((old, young, younger), bytes([5, 0, 0]))
+    assert sorted(one.number for one in rumours.chosen()[0]) == [2, 3]
+    rumours.hear((newest,), bytes([0]))
+    assert old not in rumours.items.values(), "the buffer is full: the oldest goes"
 
 
 def test_the_window_says_of_each_number_once_that_it_is_new_and_of_none_that_is_too_old() -> None:

@@ -23,7 +23,7 @@ class Coordinating(State):
     constant: ClassVar[tuple[str, ...]] = ("ports", "wires", "options", "app", "delivery", "rumours")
     durable: ClassVar[tuple[str, ...]] = ("lease", "wanted")
 
-    def __init__(self, ports: Ports, delivery: Delivery, rumours: Rumours[int, Event]) -> None:
+    def __init__(self, ports: Ports, delivery: Delivery, rumours: Rumours[Event]) -> None:
         self.ports = ports
         self.wires = ports.wires
         self.options = ports.options
@@ -107,7 +107,7 @@ class Coordinating(State):
         vector = (*clock[:entry], value, *clock[entry + 1 :])
         event = Event(key_of(entry, value), vector, prev, self.ports.address, message)
         self.used_ns = self.wires.now_ns
-        self.rumours.begin(event.key, event)
+        self.rumours.begin(event)
         self.delivery.directory.agrees(event)
         self.delivery.own(event)
         self.wires.complete(message.id)

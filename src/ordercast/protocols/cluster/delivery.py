@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import gt
 from typing import ClassVar
@@ -10,11 +10,11 @@ from typing import ClassVar
 from ordercast.core.errors import PeerError
 from ordercast.core.state import State
 from ordercast.protocols.cluster.directory import Directory
-from ordercast.protocols.cluster.events import Event, Range, Value, epoch_of, missing, seq_of
+from ordercast.protocols.cluster.events import ENTRY_MASK, Event, Range, Value, epoch_of, missing, seq_of
 from ordercast.protocols.cluster.ordering import UpdateOrdering
 from ordercast.protocols.cluster.packets import Recover, Recovered
 from ordercast.protocols.cluster.ports import Ports
-from ordercast.protocols.cluster.recovery import Asked, RecoveryBuffer, trimmed
+from ordercast.protocols.cluster.recovery import AGE, Asked, RecoveryBuffer, trimmed
 from ordercast.protocols.cluster.total import TOTAL, Stamp, TotalQueue
 from ordercast.protocols.gossip.delivered import Delivered
 from ordercast.protocols.gossip.members import GossipView
@@ -57,7 +57,7 @@ class Delivery(State):
         """Without order: what has been delivered, and everything before it."""
         self.taken = Delivered(options.entries * 4)
         self.noticed: list[Value] = [0] * options.entries
-        """Of every entry: the highest value that the clock covers, or that a check is planned for."""
+        """Of every entry: the highest value that a check is planned for, or one that the clock covers."""
         self.checks: list[tuple[int, tuple[tuple[int, Value], ...]]] = []
         """CLU-4.5: when to look whether what a digest told has come."""
         self.asked_at: dict[int, Value] = {}
@@ -67,17 +67,24 @@ class Delivery(State):
 
     # Updates come
 
-    def receive(self, event: Event, born: int) -> None:
+    def receive(self, events: Sequence[Event], births: Mapping[Hashable, int]) -> None:
         """CLU-3.1: from gossip, for the first time as far as that knows."""
-        self.buffer.store(event, born)
-        ordering = self.ordering
-        if not (self.keeps_order and self.knows_start and ordering.advance(event)):
-            self._sort_in(event, recovered=False)
-        elif self.options.total_rounds or ordering.skipped:
-            self.hand_over((event,))
-        else:  # This is what nearly always happens.
-            self.app.update(event)
-            self.wires.deliver(event.message)
+        ordering, noticed, by_age = self.ordering, self.noticed, self.options.replacement == AGE
+        store, update, deliver = self.buffer.store, self.app.update, self.wires.deliver
+        in_order, totally = self.keeps_order and self.knows_start, self.options.total_rounds
+        for event in events:
+            store(event, births.get(event.key, 0) if by_age else 0)
+            if not in_order or not (value := ordering.advance(event)):
+                self._sort_in(event, recovered=False)
+                continue
+            entry = event.key & ENTRY_MASK
+            if value > noticed[entry]:
+                noticed[entry] = value  # Digests that tell of it are no news any more: nearly all of them.
+            if totally or ordering.skipped:
+                self.hand_over((event,))
+            else:  # This is what nearly always happens.
+                update(event)
+                deliver(event.message)
 
     def recovered(self, event: Event, born: int) -> None:
         """CLU-3.4: somebody was asked for it, or for one like it."""
@@ -302,10 +309,9 @@ class Delivery(State):
         noticed = self.noticed
         if len(digest) != len(noticed):
             raise PeerError(sender, f"sends a digest of {len(digest)} entries")
-        ahead = list(compress(range(len(digest)), map(gt, digest, noticed)))
-        if ahead and self.keeps_order and self.knows_start:
+        if any(map(gt, digest, noticed)) and self.keeps_order and self.knows_start:
             clock, new = self.ordering.clock, []
-            for i in ahead:
+            for i in compress(range(len(digest)), map(gt, digest, noticed)):
                 value = digest[i]
                 noticed[i] = max(value, clock[i])
                 if value > clock[i]:

@@ -13,18 +13,16 @@ from ordercast.core.state import State
 from ordercast.protocols.cluster.coordinating import CATCH_UP, LEASE, Coordinating
 from ordercast.protocols.cluster.delivery import AGAIN, RECOVER, TERMINATE, Delivery
 from ordercast.protocols.cluster.directory import Directory
-from ordercast.protocols.cluster.events import ENTRY_BITS, ENTRY_MASK, SEQ_BITS, Event, can_be
+from ordercast.protocols.cluster.events import ABSENT, ENTRY_BITS, ENTRY_MASK, MAX_SEQ, SEQ_BITS, Event, can_be
 from ordercast.protocols.cluster.joining import JOIN, Joining
 from ordercast.protocols.cluster.packets import Recover, Recovered, Snapshot, Update
 from ordercast.protocols.cluster.ports import Ports
-from ordercast.protocols.cluster.recovery import AGE
 from ordercast.protocols.cluster.resyncing import RESYNC, Resyncing
 from ordercast.protocols.cluster.total import TOTAL
 from ordercast.protocols.gossip.members import GossipView
 from ordercast.protocols.gossip.rumours import Rumours
 
 ROUND = "round"
-_EPOCH_SHIFT = ENTRY_BITS + SEQ_BITS
 
 
 class ClusterMember(State):
@@ -38,7 +36,7 @@ class ClusterMember(State):
         self.ports = ports
         self.wires = ports.wires
         self.options = ports.options
-        self.rumours: Rumours[int, Event] = Rumours(options.rumour_limits(), salt(place.salt, "rumours", ports.cluster))
+        self.rumours: Rumours[Event] = Rumours(options.rumour_limits(), salt(place.salt, "rumours", ports.cluster))
         self.members = GossipView(
             place.me.address, place.me.life, place.contacts, options.view_limits(),
             salt(place.salt, "members", ports.cluster),
@@ -175,7 +173,7 @@ class ClusterMember(State):
         if packet.gone:
             self.members.hear_gone(packet.gone, sender)
         if events:
-            new = self.rumours.hear([event.key for event in events], events, ages)
+            new = self.rumours.hear(events, ages)
             if new:
                 self._take(new, sender)
         if packet.digest:
@@ -183,25 +181,30 @@ class ClusterMember(State):
 
     def _take(self, new: list[Event], sender: str) -> None:
         self.wake()
-        receive, births, options = self.delivery.receive, self.rumours.births, self.options
-        refused, by_age = 0, options.replacement == AGE
-        cluster, entries, makers = self.ports.cluster, options.entries, self.directory.makers
+        cluster, entries, makers = self.ports.cluster, self.options.entries, self.directory.makers
+        refused, longest = [], self.largest_payload
         for event in new:
-            key = event.key
-            # What `_is_sound` says, without a call: nearly every update is of a maker that is known.
-            if (
-                makers.get(key >> _EPOCH_SHIFT << ENTRY_BITS | key & ENTRY_MASK) == event.creator
-                and len(event.message.payload) <= self.largest_payload
-                and can_be(event, cluster, entries)
-            ) or self._is_sound(event):
-                receive(event, births.get(key, 0) if by_age else 0)
-            else:
-                refused += 1
-                self.rumours.disown(key)
+            key, vector, message = event.key, event.vector, event.message
+            entry, value = key & ENTRY_MASK, key >> ENTRY_BITS
+            # What `_is_sound` says, without a call: nearly every update is a later one of a maker that is known.
+            if not (
+                makers.get(value >> SEQ_BITS << ENTRY_BITS | entry) == event.creator
+                and len(vector) == entries
+                and vector[entry] == value
+                and event.prev == ABSENT
+                and value & MAX_SEQ > 1
+                and message.topic == cluster
+                and len(message.payload) <= longest
+            ) and not self._is_sound(event):
+                refused.append(event)
+        if refused:
+            new = [event for event in new if event not in refused]
+        self.delivery.receive(new, self.rumours.births)
+        for event in refused:
+            self.rumours.disown(event.key)
         if self.coordinating.catching_up:
             self.coordinating.go_on()
-        if refused:
-            self._blame(sender, refused)
+        self._blame(sender, len(refused))
 
     def _is_sound(self, event: Event) -> bool:
         """CLU-8: what cannot be is not believed, and of two makers of an epoch only one."""

@@ -56,21 +56,21 @@ class UpdateOrdering(State):
         # Its own entry is one that is ahead; another one is another update that is missing.
         return bool(sum(map(gt, event.vector, clock)) == 1)
 
-    def advance(self, event: Event) -> bool:
+    def advance(self, event: Event) -> Value:
         """CLU-3.2, as it nearly always is: take an update that is ready, begins no epoch, and that nothing waits for.
 
-        False: nothing has changed, and the update is to be looked at more closely.
+        Its value; or 0: nothing has changed, and the update is to be looked at more closely.
         """
         clock, vector = self.clock, event.vector
         entry = event.key & ENTRY_MASK
         value = vector[entry]
         if value != clock[entry] + 1 or event.prev != ABSENT or entry in self.blocked:
-            return False
+            return 0
         if sum(map(gt, vector, clock)) != 1:
-            return False
+            return 0
         # The vector's own number, not an equal one: simulated members then share what they compare all the time.
         clock[entry] = value
-        return True
+        return value
 
     def hold(self, event: Event) -> None:
         """CLU-3.3: it waits. Of all that it waits for one entry is watched, until that moves on."""

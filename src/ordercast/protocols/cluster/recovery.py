@@ -42,23 +42,19 @@ class RecoveryBuffer(State):
 
     def store(self, event: Event, born: int = 0) -> None:
         """CLU-4.1: a second insertion changes nothing: it would shorten the life of others."""
-        key = event.key
-        if key in self.events:
+        key, events = event.key, self.events
+        if key in events:
             return
-        self.events[key] = event
-        if self.replacement == AGE:
-            self.births[key] = born
-        else:
-            self.arrivals.append(key)
-        if len(self.events) > self.slots:
-            self._replace()
-
-    def _replace(self) -> None:
+        events[key] = event
         if self.replacement == FIFO:
-            del self.events[self.arrivals.popleft()]
+            self.arrivals.append(key)
+            if len(events) > self.slots:
+                del events[self.arrivals.popleft()]
             return
-        oldest = min(self.births, key=self.births.__getitem__)
-        del self.births[oldest], self.events[oldest]
+        self.births[key] = born
+        if len(events) > self.slots:
+            oldest = min(self.births, key=self.births.__getitem__)
+            del self.births[oldest], events[oldest]
 
     def inside(self, ranges: Iterable[Range]) -> list[Event]:
         """CLU-4.4: what is kept of the ranges, in causal order."""

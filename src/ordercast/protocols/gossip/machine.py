@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from ordercast.core.chance import mix, salt
 from ordercast.core.errors import PeerError
-from ordercast.core.ids import Origin
 from ordercast.core.messages import Message, Packet
 from ordercast.core.process import OverlayMachine, OverlayPlace, OverlayWires, Peer
 from ordercast.protocols.gossip.delivered import Delivered
@@ -31,9 +30,7 @@ class GossipMachine(OverlayMachine):
         self.wires = wires
         self.place = place
         self.options = options
-        self.rumours: Rumours[tuple[Origin, int], Message] = Rumours(
-            options.rumour_limits(), salt(place.salt, "rumours")
-        )
+        self.rumours: Rumours[Message] = Rumours(options.rumour_limits(), salt(place.salt, "rumours"))
         self.members = GossipView(
             place.me.address, place.me.life, place.contacts, options.view_limits(), salt(place.salt, "members")
         )
@@ -50,7 +47,7 @@ class GossipMachine(OverlayMachine):
 
     def on_publish(self, message: Message) -> None:
         """GSP-1: delivered here at once, passed on from the next round on."""
-        self.rumours.begin((message.origin, message.number), message)
+        self.rumours.begin(message)
         self._wake()
         self._deliver(message)
         self.wires.complete(message.id)
@@ -82,8 +79,7 @@ class GossipMachine(OverlayMachine):
             raise PeerError(sender, f"tells {len(messages)} messages with {len(ages)} ages")
         self.members.hear(packet.members, sender)
         self.members.hear_gone(packet.gone, sender)
-        keys = [(message.origin, message.number) for message in messages]
-        for message in self.rumours.hear(keys, messages, ages):
+        for message in self.rumours.hear(messages, ages):
             self._deliver(message)
         self._wake()
 

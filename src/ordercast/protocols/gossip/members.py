@@ -120,8 +120,8 @@ class GossipView(State):
                 place = _NOWHERE  # This process itself.
             if incarnation or places or place >= len(heard):
                 self._hear_one(address, incarnation, age, sender)
-            elif now - age > heard[place]:  # Everybody stands where the contacts say: no need to look.
-                heard[place] = min(now, now - age)
+            elif (last := now - age) > heard[place]:  # Everybody stands where the contacts say: no need to look.
+                heard[place] = last if age > 0 else now
 
     def _hear_one(self, address: str, incarnation: int, age: int, sender: str) -> None:
         place, now, heard = self._place_of(address), self.round, self.heard

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
 from ordercast.core.chance import mix
 from ordercast.core.state import State
 
-Key = TypeVar("Key", bound=Hashable)
-Item = TypeVar("Item")
+
+class Rumour(Protocol):
+    """Something that can go round: everywhere the same under the same key."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+
+Item = TypeVar("Item", bound=Rumour)
 
 OLDEST = 255
 """The highest age that a packet can tell: ages travel as bytes."""
@@ -28,7 +35,7 @@ class RumourLimits(msgspec.Struct, frozen=True):
     history: int
 
 
-class Rumours(State, Generic[Key, Item]):
+class Rumours(State, Generic[Item]):
     """Tells what is new from what was heard before, and what to pass on.
 
     A rumour counts as heard as long as it is passed on, or among the last `history` ones that came.
@@ -42,24 +49,27 @@ class Rumours(State, Generic[Key, Item]):
         self.limits = limits
         self.salt = salt
         self.round = 0
-        self.items: dict[Key, Item] = {}
-        self.births: dict[Key, int] = {}
+        self.items: dict[Hashable, Item] = {}
+        self.births: dict[Hashable, int] = {}
         """Of every item: the round in which it was made, by the count of this node."""
-        self.history: deque[Key] = deque()
+        self.history: deque[Hashable] = deque()
         """What came last, the oldest first."""
-        self.known: set[Key] = set()
+        self.known: set[Hashable] = set()
         """The same, to look up."""
 
-    def begin(self, key: Key, item: Item) -> None:
+    def begin(self, item: Item) -> None:
         """GSP-1: an own one goes round from the next round on."""
-        self.remember(key)
-        self._keep(key, item, self.round)
+        self.remember(item.key)
+        self._keep(item.key, item, self.round)
 
-    def hear(self, keys: Sequence[Key], items: Sequence[Item], ages: bytes) -> list[Item]:
+    def hear(self, items: Sequence[Item], ages: bytes) -> list[Item]:
         """GSP-3: those that are new, in the order in which they came; of the others, the higher age counts."""
         births, known, now = self.births, self.known, self.round
+        born_of = births.get
         new: list[Item] = []
-        for key, age, item, born in zip(keys, ages, items, map(births.get, keys), strict=True):
+        for item, age in zip(items, ages, strict=True):
+            key = item.key
+            born = born_of(key)
             if born is not None:
                 if now - age < born:
                     births[key] = now - age
@@ -75,19 +85,19 @@ class Rumours(State, Generic[Key, Item]):
                     self._drop_oldest()
         return new
 
-    def remember(self, key: Key) -> None:
+    def remember(self, key: Hashable) -> None:
         """It counts as heard, although it is not passed on."""
         if key not in self.known:
             self._remember_new(key)
 
-    def _remember_new(self, key: Key) -> None:
+    def _remember_new(self, key: Hashable) -> None:
         history, known = self.history, self.known
         known.add(key)
         history.append(key)
         if len(history) > self.limits.history:
             known.remove(history.popleft())
 
-    def _keep(self, key: Key, item: Item, born: int) -> None:
+    def _keep(self, key: Hashable, item: Item, born: int) -> None:
         self.births[key] = born
         self.items[key] = item
         if len(self.births) > self.limits.buffer:
@@ -96,14 +106,14 @@ class Rumours(State, Generic[Key, Item]):
     def _drop_oldest(self) -> None:
         self.drop(min(self.births, key=self.births.__getitem__))
 
-    def disown(self, key: Key) -> None:
+    def disown(self, key: Hashable) -> None:
         """It was no such rumour: whatever comes under this key is new."""
         self.drop(key)
         if key in self.known:
             self.known.remove(key)
             self.history.remove(key)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: Hashable) -> None:
         """Pass it on no more."""
         if self.births.pop(key, None) is not None:
             del self.items[key]

@@ -8,18 +8,17 @@ round of a thousand processes plans a few events, not thousands.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from ordercast.core.chance import mix, salt, spread, stir, unit
+from ordercast.core.chance import below, mix, salt, spread, stir, stir_twice
 from ordercast.core.messages import Packet
 from ordercast.core.process import CAST_BYTES, Peer
 from ordercast.core.wire import FRAME_PREFIX_BYTES, Codec
 from ordercast.scenario.tables import Latency
 from ordercast.sim.clock import NS_PER_MS, Scheduler
-from ordercast.sim.clock import Event as CalendarEvent
 from ordercast.sim.connections.life import Frame, Life, Process
 from ordercast.sim.links.network import latency_draw
 
@@ -78,8 +77,8 @@ class Casts:
         """The one that was used last, which is mostly the one of the next datagram, too."""
         self._salts = _Salts(between.seed)
         self._instant = -1
-        self._repeats: dict[tuple[str, str], int] = {}
-        """How many datagrams went between two processes in this instant."""
+        self._repeats: dict[str, dict[str, int]] = {}
+        """By sender and receiver: how many datagrams went from one to the other in this instant."""
         self._weighed: tuple[Packet | None, int] = (None, 0)
 
     @property
@@ -119,15 +118,17 @@ class Casts:
         self._carry(life, targets, frame)
 
     def _carry(self, life: Life, targets: list[Process], frame: Frame) -> None:
-        model, sent, repeats, salts, plan = self.model, self._clock.now, self._repeats, self._salts, self._plan
-        loss, duplicate = model.loss, model.duplicate
+        model, sent, salts, plan = self.model, self._clock.now, self._salts, self._plan
+        at_free, arrive = self._clock.at_free, self._arrive
+        loss, duplicate = below(model.loss), below(model.duplicate)
         name, peer, salted = life.name, life.peer, salts[life.name][0]
         latency_of, first = self._between.latencies(), spread(sent, 1)
         latency, constant_ns, draw = self._last_latency
         leaves = sent + round(self._length(frame) / model.bytes_per_ms * NS_PER_MS) if model.bytes_per_ms else sent
         if sent != self._instant:
             self._instant = sent
-            repeats.clear()
+            self._repeats = {}
+        repeats = self._repeats.setdefault(name, {})
         for target in targets:
             to = target.name
             of_pair = latency_of(name, to)
@@ -136,33 +137,34 @@ class Casts:
             if constant_ns >= 0 and not loss and not duplicate:
                 plan(leaves + constant_ns, target, peer, frame)
                 continue
-            pair = name, to
-            again = repeats[pair] = repeats.get(pair, 0) + 1
-            bits = stir(salted ^ salts[to][1])
-            bits = stir(bits ^ first) if again == 1 else mix(bits, sent, again)
-            if loss and unit(stir(bits ^ _LOSS)) < loss:
+            if to in repeats:
+                repeats[to] += 1
+                bits = mix(stir(salted ^ salts[to][1]), sent, repeats[to])
+            else:
+                repeats[to] = 1
+                bits = stir_twice(salted ^ salts[to][1], first)
+            if loss and stir(bits ^ _LOSS) < loss:
                 self._losses["chance"] += 1
                 continue
-            plan(leaves + draw(bits), target, peer, frame)
-            if duplicate and unit(stir(bits ^ _DUPLICATE)) < duplicate:
+            if not at_free(arrival := leaves + draw(bits), arrive, target, [peer, frame]):
+                plan(arrival, target, peer, frame)
+            if duplicate and stir(bits ^ _DUPLICATE) < duplicate:
                 self._doubled += 1
                 plan(leaves + draw(stir(bits ^ _SECOND_COPY)), target, peer, frame)
 
     def _plan(self, arrival: int, target: Process, peer: Peer, frame: Frame) -> None:
         """Plan an arrival alone: where latencies are drawn it is nearly always the only one of its instant."""
-        events = self._clock.instants.get(arrival)
-        if events is None and arrival > self._clock.now:
-            self._clock.at(arrival, self._arrive, target, [peer, frame])
-        else:
-            self._plan_batch(arrival, events or (), [target, peer, frame])
+        if not self._clock.at_free(arrival, self._arrive, target, [peer, frame]):
+            self._plan_batch(arrival, [target, peer, frame])
 
-    def _plan_batch(self, arrival: int, events: Sequence[CalendarEvent], one: list[Any]) -> None:
+    def _plan_batch(self, arrival: int, one: list[Any]) -> None:
         """Plan all arrivals of one instant as one event, together with one that was planned alone."""
         batch = self._batches.get(arrival)
         if batch is not None:
             batch += one
             return
-        for i, (action, target, cast) in enumerate(events if arrival > self._clock.now else ()):
+        events = self._clock.instants.get(arrival, ()) if arrival > self._clock.now else ()
+        for i, (action, target, cast) in enumerate(events):
             if action == self._arrive:
                 self._batches[arrival] = [target, *cast, *one]
                 self._clock.instants[arrival][i] = self._arrive_together, arrival, None

@@ -276,7 +276,8 @@ def latency_draw(latency: Latency) -> Callable[[int], int]:
     """A function from 64 random bits to a latency in nanoseconds."""
     match latency:
         case Uniform(low_ms=low, high_ms=high):
-            return lambda bits: int((low + (high - low) * unit(bits)) * NS_PER_MS)
+            width = high - low
+            return lambda bits: int((low + width * unit(bits)) * NS_PER_MS)
         case Exponential(mean_ms=mean, min_ms=least):
             return lambda bits: int((least + exponential(bits, mean)) * NS_PER_MS)
         case LogNormal(median_ms=median, sigma=sigma):
