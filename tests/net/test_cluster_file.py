@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ordercast.core.errors import UsageError
-from ordercast.net.brokers.cluster_file import load_cluster
+from ordercast.net.brokers.cluster_file import ClusterFile, load_cluster
 
 GOOD = """
 cluster = "bank"
@@ -32,10 +32,10 @@ parent = "b0"
 """
 
 
-def _load(tmp_path: Path, text: str) -> None:
+def _load(tmp_path: Path, text: str) -> ClusterFile:
     path = tmp_path / "cluster.toml"
     path.write_text(text)
-    load_cluster(path)
+    return load_cluster(path)
 
 
 def test_a_cluster_file_says_everything_about_its_brokers(tmp_path: Path) -> None:
@@ -82,6 +82,11 @@ def test_a_cluster_file_says_everything_about_its_brokers(tmp_path: Path) -> Non
         ("[[user]]\nname = 'ann'\ntoken = ''", "user 'ann': needs a name of its own and a token"),
         ("[[user]]\nname='a'\ntoken='t'\npublish=['a..b']", "filter 'a..b': has an empty segment"),
         ("[[user]]\nname='a'\ntokn='t'", "user[0]: unknown field 'tokn'; did you mean 'token'?"),
+        ("[web]\nlisten = 'here'", "web.listen: 'here' is not HOST:PORT"),
+        (
+            "[nats]\nlisten = '127.0.0.1:4222'\n[[broker]]\nid = 'a'\nport = 1\nnats = '127.0.0.1:4223'",
+            "nats.listen: broker 'a' says where it listens, too; say it once",
+        ),
         ("cluster = ", "not valid TOML"),
     ],
 )
@@ -91,6 +96,15 @@ def test_what_is_wrong_is_named_by_file_and_field(tmp_path: Path, text: str, com
     assert str(caught.value).startswith(f"{tmp_path / 'cluster.toml'}: ")
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_doors_of_a_whole_file_are_those_of_its_first_broker(tmp_path: Path) -> None:
+    brokers = "[[broker]]\nid = 'a'\nport = 1\n[[broker]]\nid = 'b'\nport = 2\nparent = 'a'\nweb = '127.0.0.1:8081'\n"
+    cluster = _load(tmp_path, f"{brokers}[web]\nlisten = '127.0.0.1:8080'\n[nats]\nlisten = '127.0.0.1:4222'")
+    assert [(entry.web, entry.nats) for entry in cluster.broker] == [
+        ("127.0.0.1:8080", "127.0.0.1:4222"),
+        ("127.0.0.1:8081", ""),
+    ]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def _with_doors(launch: Launch, nats: str, web: str) -> Launch:
     for name, asked, table in (("nats", nats, cluster.nats), ("web", web, cluster.web)):
         if asked:
             split_address(asked, f"--{name}")
-        doors[name] = asked or (getattr(entry, name) if entry is not None else "") or table.listen
+        doors[name] = asked or (getattr(entry, name) if entry is not None else "" if cluster.broker else table.listen)
     return msgspec.structs.replace(launch, **doors)
 
 

@@ -170,12 +170,23 @@ def parse_cluster(raw: dict[str, Any], directory: Path) -> ClusterFile:
         raise UsageError("admin_tls: needs [tls], which says with which certificate")
     _check_kept(cluster)
     for name, door in (("nats", cluster.nats), ("web", cluster.web)):
-        check_door(name, door, len(cluster.broker))
+        check_door(name, door)
+        cluster = _with_door(cluster, name, door.listen)
     paths = {field: str(directory / value) for field in ("data", "trace") if (value := getattr(cluster, field))}
     if cluster.tls is not None:
         files = {f: str(directory / v) for f in ("cert", "key", "ca") if (v := getattr(cluster.tls, f))}
         return msgspec.structs.replace(cluster, tls=msgspec.structs.replace(cluster.tls, **files), **paths)
     return msgspec.structs.replace(cluster, **paths)
+
+
+def _with_door(cluster: ClusterFile, name: str, listen: str) -> ClusterFile:
+    """The door of the whole file is the first broker's: no two can listen at one address."""
+    if not listen or not cluster.broker:
+        return cluster
+    first, *others = cluster.broker
+    if getattr(first, name):
+        raise UsageError(f"{name}.listen: broker {first.id!r} says where it listens, too; say it once")
+    return msgspec.structs.replace(cluster, broker=(msgspec.structs.replace(first, **{name: listen}), *others))
 
 
 def _check_kept(cluster: ClusterFile) -> None:

@@ -26,7 +26,7 @@ class NatsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The door for clients of NATS."""
 
     listen: str = ""
-    """HOST:PORT, where a file has one broker; of several, each has `nats` in its own table."""
+    """HOST:PORT; where a file has several brokers, of the first of them."""
     annotate: Literal["chosen", "all"] = "chosen"
     """Which messages carry headers with their id and guarantee: those that have chosen something, or all."""
     default: tuple[DefaultTable, ...] = ()
@@ -37,19 +37,17 @@ class WebTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The door for browsers and HTTP."""
 
     listen: str = ""
-    """HOST:PORT, where a file has one broker; of several, each has `web` in its own table."""
+    """HOST:PORT; where a file has several brokers, of the first of them."""
     origins: tuple[str, ...] = ()
     """Web sites whose pages may connect, such as `https://shop.example`; those of the door itself always may."""
     default: tuple[DefaultTable, ...] = ()
     """The first whose filter takes a topic in counts."""
 
 
-def check_door(name: str, table: NatsTable | WebTable, brokers: int) -> None:
+def check_door(name: str, table: NatsTable | WebTable) -> None:
     """Raise a UsageError that names what is wrong in the table."""
     if table.listen:
         split_address(table.listen, f"{name}.listen")
-        if brokers > 1:
-            raise UsageError(f"{name}.listen: there are {brokers} brokers; say `{name} = ...` in each [[broker]]")
     for i, default in enumerate(table.default):
         try:
             check_filter(default.filter)
