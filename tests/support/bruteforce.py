@@ -242,6 +242,7 @@ class Definition:
                 begin = None
         stays: list[Any] = []
         stop: Moment | None = None
+        confirmed: Any = begin
         for row in mine:
             now, info = (row["seq"], row["time_ns"]), row.get("info") or {}
             pending = "pending" in info
@@ -252,7 +253,10 @@ class Definition:
                     stays.append((begin, stop, NEVER, False))
                     begin, stop = "out", None
                 if begin in ("out", NEVER):
-                    begin = NEVER if pending else now
+                    confirmed = NEVER if pending else now
+                    begin = None if info.get("from") == "everything" and not pending else confirmed
+                elif info.get("from") == "membership":
+                    begin = confirmed
             elif exits and begin != "out" and pending:
                 stop = stop or now
             elif exits and begin != "out":

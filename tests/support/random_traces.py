@@ -39,6 +39,8 @@ class Shape:
     """How often a node takes leave, closes with the run or loses its session."""
     pending: float
     """How often a subscription or its end is first only asked for."""
+    past: float
+    """How often a subscription comes with the past of its topic, or a member takes back that it did."""
 
 
 @dataclass
@@ -81,6 +83,7 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
         drain=rng.random() < 0.7,
         departures=rng.choice([0.0, 0.0, 0.0, 0.05, 0.15]),
         pending=rng.choice([0.0, 0.3]),
+        past=rng.choice([0.0, 0.3, 0.6]),
     )
     execution = Execution(shape, rng)
     groups = _begin(execution)
@@ -223,6 +226,11 @@ def _misbehave(execution: Execution, node: str) -> None:
         execution.log(node, rng.choice(["send", "receive"]), msg=rng.choice(known))
 
 
+def _past(execution: Execution) -> dict[str, str]:
+    rng = execution.rng
+    return {"from": rng.choice(["everything", "membership"])} if rng.random() < execution.shape.past else {}
+
+
 def _change_membership(execution: Execution, node: str) -> None:
     rng, mine = execution.rng, execution.topics_of[node]
     what = rng.random()
@@ -231,7 +239,8 @@ def _change_membership(execution: Execution, node: str) -> None:
     if what < 0.65:
         mine.update(topics)
         for topic in topics:
-            execution.log(node, "subscribe", topic=topic, info={**(info or {}), **_keeps_order(execution)} or None)
+            told = {**(info or {}), **_past(execution), **_keeps_order(execution)}
+            execution.log(node, "subscribe", topic=topic, info=told or None)
     elif what < 0.9:
         mine.difference_update(topics)
         for topic in topics:

@@ -1,4 +1,4 @@
-"""Subscriptions that take time: pending, a node may get messages; only what is published later is owed."""
+"""Subscriptions that take time, and those that came with the past: what is owed before they were confirmed."""
 
 from __future__ import annotations
 
@@ -26,6 +26,38 @@ def story(*lines: str) -> list[Row]:
 def verdicts(made: list[Row], about: Any) -> tuple[str, str]:
     verdict = judged(made, about)
     return result(verdict, "integrity").verdict, result(verdict, "agreement").verdict
+
+
+def with_past(*lines: str) -> list[Row]:
+    """Rows as usual; `wholly` begins a subscription that came with the past, `partly` takes that back."""
+    made = rows(*[line.removeprefix("wholly ").removeprefix("partly ") for line in lines])
+    for row, line in zip(made, lines, strict=True):
+        if (word := line.split()[0]) in ("wholly", "partly"):
+            row["info"] = {"from": "everything" if word == "wholly" else "membership"}
+    return made
+
+
+M1, M2 = ("p publishes m1", "p delivers m1"), ("p publishes m2", "p delivers m2")
+
+
+@pytest.mark.parametrize("about", [LOCAL, GLOBAL])
+def test_who_came_with_the_past_owes_what_was_published_before(about: Any) -> None:
+    assert verdicts(with_past(*M1, "wholly q subscribes t", "q delivers m1"), about) == ("pass", "pass")
+    assert verdicts(with_past(*M1, "wholly q subscribes t"), about) == ("pass", "fail")
+
+
+def test_who_takes_that_back_owes_what_came_since_it_was_a_member() -> None:
+    told = (*M1, "wholly q subscribes t", *M2, "partly q subscribes t")
+    assert verdicts(with_past(*told, "q delivers m2"), GLOBAL) == ("pass", "pass")
+    assert verdicts(with_past(*told, "q delivers m1", "q delivers m2"), GLOBAL) == ("pass", "pass")
+    assert verdicts(with_past(*told), GLOBAL) == ("pass", "fail")
+
+
+@pytest.mark.parametrize("about", [LOCAL, GLOBAL])
+def test_who_comes_with_the_past_a_second_time_owes_each_message_once(about: Any) -> None:
+    told = (*M1, "wholly q subscribes t", "q delivers m1", "q unsubscribes t", "wholly q subscribes t")
+    assert verdicts(with_past(*told), about) == ("pass", "pass")
+    assert verdicts(with_past(*(line for line in told if line != "q delivers m1")), about) == ("pass", "fail")
 
 
 BEGINS = ("pending q subscribes t", "p publishes m1", "p delivers m1")

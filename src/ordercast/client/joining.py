@@ -24,8 +24,8 @@ from ordercast.pubsub.client_packets import (
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
-INFO_FROM, FROM_EVERYTHING = "from", "everything"
-"""In the row of a subscription that has the whole past of its topic."""
+INFO_FROM, FROM_EVERYTHING, FROM_MEMBERSHIP = "from", "everything", "membership"
+"""In the row of a subscription: it has the whole past of its topic; it has not after all, a part is lost (ARC-S5)."""
 _MOST_AT_ONCE = 256
 """Topics that an edge is asked to confirm at a time."""
 

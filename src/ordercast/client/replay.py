@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from ordercast.client.history import Histories, HistoryRead, Start, at
-from ordercast.client.joining import TopicJoining
+from ordercast.client.joining import FROM_MEMBERSHIP, INFO_FROM, TopicJoining
 from ordercast.client.membership import Membership
 from ordercast.client.ports import SavedReplay
 from ordercast.client.session import Session
@@ -180,6 +180,8 @@ class Replays(State):
         if read.start != replay.start:
             return  # It goes on from where it was.
         replay.whole = read.whole
+        if replay.until is not None and not read.whole:  # The grant may have said that it has everything.
+            self.wires.note("subscribe", {"topic": read.topic, INFO_FROM: FROM_MEMBERSHIP})
         replay.begin_at(read.progress or {})
         self._write_down(replay)
         if not replay.opened:

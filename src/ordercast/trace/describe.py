@@ -10,9 +10,12 @@ from ordercast.trace.schema import (
     COLUMNS,
     EVENTS,
     FORMAT,
+    FROM_EVERYTHING,
+    FROM_MEMBERSHIP,
     INFO_BOOT,
     INFO_DIGEST,
     INFO_END,
+    INFO_FROM,
     INFO_LOST,
     INFO_ORDER_SCOPE,
     INFO_ORDERED,
@@ -148,6 +151,11 @@ def _kinds() -> list[str]:
         "it is owed those that are published after a later row without. An `unsubscribe` row with it says that the "
         "node is owed nothing any more; nothing may come that is published after a later row without."
     )
+    past = (
+        f'A `subscribe` row with `info.{INFO_FROM} = "{FROM_EVERYTHING}"` says that the subscription came with the whole past of its '
+        f'topic, so that all of it is owed; one of a member with `info.{INFO_FROM} = "{FROM_MEMBERSHIP}"` takes that back: what was '
+        "published before the membership began is owed no longer."
+    )
     ordered = (
         f"A `subscribe` row with `info.{INFO_ORDERED}` `{ORDERED_NO}` says that the node takes what it delivers of the "
         "topic as it comes; a later one with `yes` says that it keeps the order again. "
@@ -166,7 +174,7 @@ def _kinds() -> list[str]:
         "`answers`, `parts`. A `deliver` row says that the message has taken its place in the node's order; one that "
         "had expired, or repeats a `dedup`, is not handed to the application."
     )
-    told = [carried, "", digest, "", pending, "", ordered, "", endings, "", brokers, ""]
+    told = [carried, "", digest, "", pending, "", past, "", ordered, "", endings, "", brokers, ""]
     return ["## Kinds of event", "", "| kind | what happened |", "| --- | --- |", *rows, "", *told]
 
 

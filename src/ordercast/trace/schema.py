@@ -64,8 +64,11 @@ INFO_BOOT = "boot"
 INFO_ORDER_SCOPE = "order_scope"
 # On a `subscribe` or `unsubscribe` row: it has begun and is not complete, so that messages may come and need not.
 INFO_PENDING = "pending"
-# On a `subscribe` row: it came with the whole past of its topic, so that everything ever published is owed.
+# On a `subscribe` row: it came with the whole past of its topic, so that everything ever published is owed; or, on a
+# later row of a member: that is taken back, a part of the past is lost, and owed is what came since it is a member.
 INFO_FROM = "from"
+FROM_EVERYTHING = "everything"
+FROM_MEMBERSHIP = "membership"
 # On a `subscribe` row: whether what the node delivers of the topic from here on keeps the order (`no`: it may not).
 INFO_ORDERED = "ordered"
 ORDERED_NO = "no"

@@ -9,7 +9,6 @@ import numpy as np
 
 from ordercast.trace.schema import INFO_END, INFO_FROM, INFO_PENDING
 from ordercast.verify.obligations import (
-    ALWAYS,
     Interval,
     MembershipChange,
     Owed,
@@ -179,17 +178,15 @@ def _changes(
     receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1
     places = np.searchsorted(logs.entry, entries) - logs.off[receivers]
     names: list[Any] = [rows.column(name, entries) if entries.size else [] for name in ("kind", "topic", "time_ns")]
-    pending, ends, whole = (
-        set(rows.info(key)[0].tolist()) if entries.size else set() for key in (INFO_PENDING, INFO_END, INFO_FROM)
-    )
+    pending, ends = (set(rows.info(key)[0].tolist()) if entries.size else set() for key in (INFO_PENDING, INFO_END))
+    having, told = rows.info(INFO_FROM) if entries.size else (entries, [])
+    past = dict(zip(having.tolist(), told, strict=True))
     found: dict[int, list[MembershipChange]] = {}
     for entry, receiver, place, kind, topic, time_ns in zip(entries, receivers, places, *names, strict=True):
         where = f"{path}: node {rows.nodes[lives.node[receiver]]}, seq {rows.seq[entry]}"
         change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)
-        change = change._replace(pending=int(entry) in pending, stayed=int(entry) in ends)
-        if int(entry) in whole:
-            change = change._replace(place=ALWAYS, time_ns=0)
-        found.setdefault(int(receiver), []).append(change)
+        flags = {"pending": int(entry) in pending, "stayed": int(entry) in ends, "past": past.get(int(entry), "")}
+        found.setdefault(int(receiver), []).append(change._replace(**flags))
     return found
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ordercast.trace.schema import FROM_EVERYTHING, FROM_MEMBERSHIP
 from ordercast.trace.store import TraceError
 from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.happened import known_marks, prune, publications
@@ -28,6 +29,8 @@ ALWAYS = -1
 """As the start of an interval: from before the first event. As the end: never closed."""
 PENDING = (2**31 - 1, 2**63 - 1)
 """A place and a time after everything: of what is pending and never completed."""
+_EVERYTHING = (ALWAYS, 0)
+"""The place and time at which a stay begins that nothing was before."""
 _MARKS_AT_ONCE = 62
 _Bools: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -60,6 +63,8 @@ class MembershipChange(NamedTuple):
     """It has begun and is not complete: messages may come, and need not."""
     stayed: bool = False
     """Of a leave: the run ended for this node, which gave up nothing."""
+    past: str = ""
+    """Of a subscription: whether the whole past is owed, or no longer is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +108,14 @@ def stays(
 ) -> list[Interval]:
     """The intervals of one receiver: it begins in `initial` (from `start` on, if given) and lives through `changes`.
 
-    A subscription that is pending binds once a row without says so; one whose end is pending binds no longer.
+    A subscription that is pending binds once a row without says so; one whose end is pending binds no longer. One that
+    came with the past of its topic begins before everything, until a row takes that back.
     """
     begin = (ALWAYS, 0) if start is None else (start.place, start.time_ns)
     current = dict.fromkeys(initial, begin)
     if changes and changes[0].kind == "join" and changes[0].place == 0 and start is None:
         current.clear()  # Its history begins with a join: it was no member before.
+    confirmed: dict[int, tuple[int, int]] = {}
     ending: dict[int, tuple[int, int]] = {}
     closed = []
     for change in changes:
@@ -118,7 +125,11 @@ def stays(
                 if topic in ending:
                     closed.append(Interval(receiver, topic, *current.pop(topic), *ending.pop(topic), *PENDING))
                 if current.get(topic, PENDING) == PENDING:
-                    current[topic] = PENDING if change.pending else here
+                    confirmed[topic] = PENDING if change.pending else here
+                    whole = change.past == FROM_EVERYTHING and not change.pending
+                    current[topic] = _EVERYTHING if whole else confirmed[topic]
+                elif change.past == FROM_MEMBERSHIP:
+                    current[topic] = confirmed.get(topic, current[topic])
         elif change.pending:
             if change.topic in current:
                 ending.setdefault(change.topic, here)
@@ -138,8 +149,7 @@ def settle(messages: PublishedMessage, fixed: tuple[Ints, Ints], intervals: list
     audience_messages = order.astype(np.int32)
     place = np.empty(messages.audience.size, np.int32)
     place[order] = np.arange(order.size) - np.repeat(audience_off[:-1], np.diff(audience_off))
-    lasting = [i for i in intervals if i.start == ALWAYS and i.end == ALWAYS]
-    passing = [i for i in intervals if i.start != ALWAYS or i.end != ALWAYS]
+    lasting, passing = _sorted_out(intervals)
     statuses = _statuses(messages, passing, audience_off, audience_messages)
     receiver = [fixed[0], np.array([i.receiver for i in lasting] + [r for r, _ in statuses], np.int32)]
     audience = [fixed[1], np.array([i.audience for i in lasting] + [a for _, a in statuses], np.int32)]
@@ -172,6 +182,18 @@ def settle(messages: PublishedMessage, fixed: tuple[Ints, Ints], intervals: list
         order = np.lexsort((missed, -due, np.repeat(np.arange(missed_off.size - 1), np.diff(missed_off))))
         missed, due, asked = missed[order], due[order], asked[order]
     return Owed(missed_off, missed, due, asked, forbidden, int(made), int(excused))
+
+
+def _sorted_out(intervals: list[Interval]) -> tuple[list[Interval], list[Interval]]:
+    """Stays that are the only one of their receiver in their audience and last from beginning to end; the others."""
+    often = Counter((i.receiver, i.audience) for i in intervals)
+    lasting: list[Interval] = []
+    passing: list[Interval] = []
+    for interval in intervals:
+        alone = often[interval.receiver, interval.audience] == 1
+        whole = interval.start == ALWAYS and interval.end == ALWAYS
+        (lasting if alone and whole else passing).append(interval)
+    return lasting, passing
 
 
 class _Status(NamedTuple):

@@ -18,7 +18,15 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from ordercast.trace.schema import INFO_BOOT, INFO_FROM, INFO_ORDER_SCOPE, INFO_PENDING, INFO_STATE, STATE_KEPT
+from ordercast.trace.schema import (
+    FROM_EVERYTHING,
+    INFO_BOOT,
+    INFO_FROM,
+    INFO_ORDER_SCOPE,
+    INFO_PENDING,
+    INFO_STATE,
+    STATE_KEPT,
+)
 from ordercast.trace.store import TraceError
 
 FIFO, CAUSAL, TOTAL = "fifo", "causal", "total"
@@ -224,7 +232,7 @@ class OrderWatch:
         elif row.kind in ("join", "recover", "leave"):
             self._life(node, row)
         elif row.kind in ("subscribe", "unsubscribe") and row.topic and INFO_PENDING not in row.info:
-            since = 0 if INFO_FROM in row.info else row.time_ns
+            since = 0 if row.info.get(INFO_FROM) == FROM_EVERYTHING else row.time_ns
             self._reader(node, self._topic(row.topic)).begin(since if row.kind == "subscribe" else None)
 
     def _life(self, node: str, row: OnlineRow) -> None:

@@ -83,9 +83,9 @@ class Reader:
         again.finds_the_copy()
         return again
 
-    def opens(self, since: int, until: int) -> None:
+    def opens(self, since: int, until: int, *, whole: bool = False) -> None:
         end = cut(until) if self.asked.until is None else self.asked.until
-        self.edge.say(HistoryOpened(T, self.asked.read, cut(since), end, whole=False, place=(1, 0)))
+        self.edge.say(HistoryOpened(T, self.asked.read, cut(since), end, whole=whole, place=(1, 0)))
 
     def gives(self, *numbers: int) -> None:
         entries = tuple(publication("bob~1", number) for number in numbers)
@@ -229,6 +229,23 @@ def test_a_history_that_was_empty_and_is_cleaned_up_to_the_membership_is_no_loss
     assert not reader.told
     assert reader.delivered == [8, 9]
     assert reader.edge.client.taken_up_to(T) == cut(9)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_that_it_has_everything_is_taken_back_if_a_part_is_lost_before_it_was_read(*, lost: bool) -> None:
+    reader = reading(EARLIEST)
+    reader.opens(0, 0, whole=True)
+    reader.grants(base=9)
+    reader.finds_the_copy()
+    if lost:
+        reader.edge.say(NoHistory(T, reader.asked.read, "lost", cut(7)))
+        reader.finds_the_copy()
+    reader.opens(7 if lost else 0, 9, whole=not lost)
+    reader.gives(*range(8 if lost else 1, 10))
+
+    claims = [info.get("from") for kind, info in reader.edge.wires.notes if kind == "subscribe"]
+    assert claims == [None, "everything", *(["membership"] if lost else [])]
+    assert reader.delivered == list(range(8 if lost else 1, 10))
 
 
 def test_a_history_whose_beginning_lies_beyond_the_membership_by_now_is_over() -> None:
