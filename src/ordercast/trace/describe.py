@@ -152,9 +152,9 @@ def _kinds() -> list[str]:
         "node is owed nothing any more; nothing may come that is published after a later row without."
     )
     past = (
-        f'A `subscribe` row with `info.{INFO_FROM} = "{FROM_EVERYTHING}"` says that the subscription came with the whole past of its '
-        f'topic, so that all of it is owed; one of a member with `info.{INFO_FROM} = "{FROM_MEMBERSHIP}"` takes that back: what was '
-        "published before the membership began is owed no longer."
+        f'A `subscribe` row with `info.{INFO_FROM} = "{FROM_EVERYTHING}"` says that the subscription came with the '
+        f'whole past of its topic, so that all of it is owed; one of a member with `info.{INFO_FROM} = "{FROM_MEMBERSHIP}"` '
+        "takes that back: what was published before the membership began is owed no longer."
     )
     ordered = (
         f"A `subscribe` row with `info.{INFO_ORDERED}` `{ORDERED_NO}` says that the node takes what it delivers of the "
