@@ -153,8 +153,9 @@ def _kinds() -> list[str]:
     )
     past = (
         f'A `subscribe` row with `info.{INFO_FROM} = "{FROM_EVERYTHING}"` says that the subscription came with the '
-        f'whole past of its topic, so that all of it is owed; one of a member with `info.{INFO_FROM} = "{FROM_MEMBERSHIP}"` '
-        "takes that back: what was published before the membership began is owed no longer."
+        "whole past of its topic, so that all of it is owed; one of a member with "
+        f'`info.{INFO_FROM} = "{FROM_MEMBERSHIP}"` takes that back: what was published before the membership began is '
+        "owed no longer."
     )
     ordered = (
         f"A `subscribe` row with `info.{INFO_ORDERED}` `{ORDERED_NO}` says that the node takes what it delivers of the "
