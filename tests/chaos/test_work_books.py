@@ -12,7 +12,7 @@ from tests.support.work_books import Facts, Line, Problem, WorkBooks, read_books
 
 S = 1_000_000_000
 TOPIC, RECORD = "jobs", "groups.jobs.workers"
-FACTS = Facts({TOPIC: ("b1", "b2"), RECORD: ("b2", "b3")}, TOPIC, RECORD, well=100 * S, kept=frozenset({"p:0", "p:1"}))
+FACTS = Facts({TOPIC: ("b1", "b2"), RECORD: ("b2", "b3")}, TOPIC, RECORD, kept=frozenset({"p:0", "p:1"}))
 SOUND = (
     (1, "p@1", "ask", "p:0"), (2, "p@1", "safe", "p:0"), (3, "p@1", "ask", "p:1"), (4, "p@1", "safe", "p:1"),
     (10, "w0@2", "take", "p:0"), (11, "w0@2", "said", "p:0"), (12, "w0@2", "done", "p:0"),
@@ -47,6 +47,15 @@ UNDONE = without(("take", "p:1"), ("said", "p:1"), ("done", "p:1"))
 
 def test_a_unit_that_is_gone_is_found() -> None:
     assert kinds(judged(UNDONE, replace(FACTS, kept=frozenset({"p:0"})))) == {"gone"}
+
+
+def test_a_unit_that_is_done_and_gone_from_the_history_is_found() -> None:
+    """ARC-G5: done or not, whoever comes late reads it."""
+    assert kinds(judged(SOUND, replace(FACTS, kept=frozenset({"p:0"})))) == {"gone"}
+
+
+def test_a_history_that_cannot_be_read_is_found() -> None:
+    assert kinds(judged(SOUND, replace(FACTS, kept=None))) == {"no history"}
 
 
 def test_a_unit_that_a_waiting_member_was_never_handed_is_found() -> None:
@@ -85,10 +94,42 @@ def test_a_unit_that_is_handed_out_twice_while_its_holder_lives_is_found() -> No
     assert "handed out twice although its holder lives" in kinds(problems)
 
 
-def test_a_holder_that_is_given_up_although_nothing_was_wrong_is_found() -> None:
-    beats: list[Row] = [(9.9 + i / 5, "w0@2", "heart", "-") for i in range(100)]
-    rows = [*without(("done", "p:0")), *beats, (12, "w0@2", "lost", "p:0"), *AGAIN]
-    assert kinds(judged(rows, replace(FACTS, well=1 * S))) == {"handed out twice although nothing was wrong"}
+BEATS: list[Row] = [(9.9 + i / 5, "w0@2", "heart", "-") for i in range(100)]
+FAR: dict[str, list[tuple[int, int]]] = {"b9": [(0, 5 * S), (60 * S, 70 * S)]}
+NEAR: dict[str, list[tuple[int, int]]] = {"b9": [(0, 8 * S)]}
+
+
+@pytest.mark.parametrize(("out", "excused"), [({}, False), (FAR, False), (NEAR, True)])
+def test_a_holder_that_is_given_up_although_nothing_was_wrong_is_found(
+    out: dict[str, list[tuple[int, int]]], excused: bool
+) -> None:
+    """Before and after it there may have been as many faults as there like."""
+    rows = [*without(("done", "p:0")), *BEATS, (12, "w0@2", "lost", "p:0"), *AGAIN]
+    found = kinds(judged(rows, replace(FACTS, out=out)))
+    assert found == (set() if excused else {"handed out twice although nothing was wrong"})
+
+
+GIVEN_UP: list[Row] = [*without(("done", "p:0")), (15, "w0@2", "lost", "p:0")]
+
+
+@pytest.mark.parametrize(("written", "found"), [(11.2, set()), (14.5, {"not handed out"}), (0, {"not handed out"})])
+def test_a_unit_whose_worker_was_given_up_counts_as_done_only_if_its_word_was_written_down_at_once(
+    written: float, found: set[str]
+) -> None:
+    """SHW-G4: it was not told so in time. What a leader counts later may be what it takes for gone."""
+    facts = replace(FACTS, written={"p:0": int(written * S)} if written else {})
+    assert kinds(judged(GIVEN_UP, facts)) == found
+
+
+@pytest.mark.parametrize(("written", "found"), [(21.2, False), (20.5, True)])
+def test_a_unit_that_a_leader_counts_as_done_before_anybody_said_so_is_found(written: float, found: bool) -> None:
+    facts = replace(FACTS, written={"p:0": 11 * S, "p:1": int(written * S)})
+    assert kinds(judged(SOUND, facts)) == ({"counted as done, and nobody had said so"} if found else set())
+
+
+def test_a_buried_unit_may_be_counted_as_done_though_nobody_did_it() -> None:
+    facts = replace(FACTS, written={"p:1": 23 * S})
+    assert judged([*UNDONE, (24, "u@5", "dead", "p:1")], facts) == []
 
 
 def _swapped(row: Row) -> Row:

@@ -38,6 +38,7 @@ from tests.support.chaos_run import ROOT, SETTINGS, behind_proxies, draws
 from tests.support.proxy import Proxy
 from tests.support.work_books import FOREVER, Facts, Problem, WorkBooks, read_books
 from tests.support.work_process import GROUP, LEADS, Task
+from tests.support.work_records import first_written
 
 _BROKERS, _COPIES, _WORKERS, _PUBLISHERS = 5, 2, 4, 2
 _PATIENCE_S = 60.0
@@ -189,15 +190,19 @@ class WorkChaos:
         return path.read_text().rpartition("\n")[0].rpartition("\n")[2] if path.exists() else ""
 
     async def _read_history(self, addresses: list[str]) -> None:
+        """What is left of the topic, also on both sides of a gap, and of what leaders wrote down."""
         client = await connect(addresses, "historian", timeout=30)
         try:
             async with asyncio.timeout(30):
-                kept = frozenset([m.payload.decode() async for m in client.read([self.topic])])
-                self.facts = replace(self.facts, kept=kept)
-        except (ConnectError, TimeoutError) as error:
+                kept = [message async for message in client.read([self.topic], over_gaps=True)]
+                records = [message async for message in client.read([self.facts.record], over_gaps=True)]
+        except (ConnectError, TimeoutError, LookupError) as error:
             self._note(f"the history cannot be read: {error}")
+            return
         finally:
             await client.close()
+        units = {(message.origin, message.number): message.payload.decode() for message in kept}
+        self.facts = replace(self.facts, kept=frozenset(units.values()), written=first_written(units, records))
 
     async def _watch(self) -> None:
         """Who is in the tree, and under whom."""
@@ -392,7 +397,6 @@ class WorkChaos:
         for proxy in self.proxies:
             proxy.thaw()
         await self._until_tree()
-        self.facts = replace(self.facts, well=time.monotonic_ns())
         self._note("all is well again")
 
 

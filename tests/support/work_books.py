@@ -14,7 +14,13 @@ from pathlib import Path
 
 FOREVER = 1 << 62
 _GRACE_NS = 3_000_000_000
-"""After the end of all faults: what they have begun is over by then."""
+"""After the end of a fault: what it has begun is over by then."""
+_ON_ITS_WAY_NS = 250_000_000
+"""So long after it was acknowledged a publication may not have come to a copy that is in the tree."""
+_CLOCKS_NS = 50_000_000
+"""What leaders write has the time of another clock."""
+_WRITTEN_NS = 1_000_000_000
+"""So long after a worker has called a unit done a leader that is there has written it down."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +83,10 @@ class Facts:
     record: str
     """The topic on which the group writes down what is done."""
     out: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    well: int = FOREVER
-    """All faults were over."""
     kept: frozenset[str] | None = None
     """Units that the history of the topic has in the end; None: it could not be read."""
+    written: dict[str, int] = field(default_factory=dict)
+    """When a leader first wrote down that the unit is done; of those that the history has."""
 
     def none_there(self, topic: str, start: int, end: int) -> str:
         """When no copy of the topic was in the tree within that time; an empty text if one always was."""
@@ -93,6 +99,10 @@ class Facts:
             return ""
         a, b = spans[0]
         return f"no copy of {topic} was in the tree for {(b - a) / 1e9:.2f} s, {(a - start) / 1e9:.2f} s later"
+
+    def calm(self, start: int, end: int) -> bool:
+        """All brokers were in the tree all the time, and for a while before."""
+        return not any(a < end and start - _GRACE_NS < b for spans in self.out.values() for a, b in spans)
 
 
 def read_books(directory: Path) -> list[Line]:
@@ -116,6 +126,7 @@ class WorkBooks:
         self.hearts: dict[str, list[int]] = {}
         self.end = 0
         self._open: dict[tuple[str, str], Holding] = {}
+        self._ended: set[str] = set()
         for line in lines:
             self.end = max(self.end, line.at)
             self._note(line)
@@ -147,6 +158,7 @@ class WorkBooks:
 
     def _ends(self, life: str, at: int) -> None:
         """What it had not called done for good may be begun again."""
+        self._ended.add(life)
         for (who, _), held in self._open.items():
             if who == life and held.confirmed == FOREVER:
                 held.given_up = True
@@ -163,28 +175,58 @@ class WorkBooks:
         return [ask for ask in self.owed() if ask.unit not in said and ask.unit not in self.dead]
 
     def _in_vain(self, held: Holding) -> bool:
-        """It was told that another has it: that one does it."""
-        return held.given_up and held.confirmed == FOREVER and held.by in self._living()
+        """It was told that it was given up, so another one does it; unless its word was written down (SHW-G4)."""
+        written = -_CLOCKS_NS < self.facts.written.get(held.unit, FOREVER) - held.said < _WRITTEN_NS
+        return held.given_up and held.confirmed == FOREVER and held.by in self._living() and not written
 
     def _living(self) -> set[str]:
         """Workers that were there at the end."""
         return {who for who, beats in self.hearts.items() if self.end - beats[-1] < _GRACE_NS}
 
     def problems(self) -> list[Problem]:
-        return [*self._undone(), *self._twice(), *self._out_of_order(), *self._at_one_time()]
+        return [
+            *self._gone(), *self._undone(), *self._counted(), *self._twice(), *self._out_of_order(),
+            *self._at_one_time(),
+        ]  # fmt: skip
+
+    def _gone(self) -> list[Problem]:
+        """ARC-G5: what was acknowledged is in the history, done or not."""
+        kept = self.facts.kept
+        if kept is None:
+            return [Problem("no history", "it could not be read")]
+        found = []
+        for ask in self.owed():
+            if ask.unit not in kept:
+                excuse = self.facts.none_there(self.facts.topic, ask.at, ask.safe + _ON_ITS_WAY_NS)
+                found.append(Problem("gone", f"{ask.unit} is not in the history", excuse))
+        return found
 
     def _undone(self) -> list[Problem]:
         found = []
         kept, living = self.facts.kept, self._living()
         for ask in self.undone():
             if kept is not None and ask.unit not in kept:
-                excuse = self.facts.none_there(self.facts.topic, ask.at, ask.safe)
-                found.append(Problem("gone", f"{ask.unit} is not in the history", excuse))
-            elif living:
+                continue  # It is gone.
+            if living:
                 found.append(Problem("not handed out", f"{ask.unit}, though {min(living)} waits for work"))
             else:
                 found.append(Problem("nobody there", ask.unit))
         return found
+
+    def _counted(self) -> list[Problem]:
+        """A leader writes down as done what somebody has called done before, or what is buried; nothing else."""
+        said = self._first_said()
+        return [
+            Problem("counted as done, and nobody had said so", unit)
+            for unit, at in self.facts.written.items()
+            if said.get(unit, FOREVER) > at + _CLOCKS_NS and unit not in self.dead
+        ]
+
+    def _first_said(self) -> dict[str, int]:
+        said: dict[str, int] = {}
+        for held in self.holdings:
+            said[held.unit] = min(said.get(held.unit, FOREVER), held.said)
+        return said
 
     def _twice(self) -> list[Problem]:
         found = []
@@ -196,11 +238,14 @@ class WorkBooks:
                     found.append(Problem("done for ever and handed out again", told, excuse))
                 elif not earlier.given_up:
                     found.append(Problem("handed out twice although its holder lives", told))
-                elif earlier.began > self.facts.well + _GRACE_NS and self._beats(
-                    earlier.by, earlier.began, later.began
-                ):
+                elif self._nothing_was_wrong(earlier, later):
                     found.append(Problem("handed out twice although nothing was wrong", told))
         return found
+
+    def _nothing_was_wrong(self, earlier: Holding, later: Holding) -> bool:
+        """Its holder was heard of until it was given up, and no broker was away."""
+        lived = self._beats(earlier.by, earlier.began, min(later.began, earlier.ended))
+        return lived and earlier.by not in self._ended and self.facts.calm(earlier.began, later.began)
 
     def _beats(self, who: str, start: int, end: int) -> bool:
         """Whether that worker was heard of all the time."""
@@ -215,9 +260,7 @@ class WorkBooks:
 
     def _out_of_order(self) -> list[Problem]:
         """Whatever its publisher published before it with a key of it was called done, or is buried."""
-        said: dict[str, int] = {}
-        for held in self.holdings:
-            said[held.unit] = min(said.get(held.unit, FOREVER), held.said)
+        said = self._first_said()
         missing = {ask.unit for ask in self.undone()}
         found = []
         before: dict[str, list[str]] = {}

@@ -29,7 +29,7 @@ class BlockingWork(Work, frozen=True, array_like=True, gc=True):
     def done(self) -> None:  # type: ignore[override]
         """It is dealt with, and written down when this returns: it is never handed to anybody again.
 
-        A WorkLost says that another member has been given it.
+        A WorkLost says that this member was given up before it knew that (see `ordercast.WorkLost`).
         """
         assert self.thread is not None
         self.thread.call(_awaited(super()))

@@ -24,7 +24,11 @@ _FLUSH_S = 0.002
 
 
 class WorkLost(ConnectError):  # noqa: N818 - What happened, not whose error it is.
-    """This piece of work was given to another member, because this one was not heard of for too long."""
+    """This member was given up, because it was not heard of for too long: others are given what it held.
+
+    What it had called done in its last moments before that may have been written down all the same; then nobody is given
+    it again. So this is no reason to take back what was done: who must not act twice writes down `message.id` with it.
+    """
 
 
 class Work(Publication, frozen=True, array_like=True, gc=True):
@@ -53,7 +57,8 @@ class Work(Publication, frozen=True, array_like=True, gc=True):
     def done(self) -> Awaitable[None]:
         """It is dealt with; the next one of its key may be handed out. Await it to know that it is written down.
 
-        From then on it is never handed to anybody again. A WorkLost says that another member has been given it.
+        From then on it is never handed to anybody again. A WorkLost says that this member was given up before it knew
+        that: another one is given it, unless the word of this one was written down in its last moments.
         """
         assert self.inbox is not None
         assert self.held is not None
@@ -319,7 +324,11 @@ class TopicWork(WorkInbox):
             confirmation = waiting.popleft()
             lost = confirmation.number <= member.void
             confirmation.settle(
-                WorkLost(f"{self.pattern}: this member was not heard of for too long") if lost else None
+                WorkLost(
+                    f"{self.pattern}: this member was not heard of for too long; what it said last may count or not"
+                )
+                if lost
+                else None
             )
 
     # What the application says
