@@ -206,6 +206,84 @@ def test_a_member_that_was_silent_is_told_that_its_work_is_not_its_own(
     run_async(main)
 
 
+PATIENT = WorkSettings(silent_ms=800, window=32, max_attempts=5, in_hand_ms=1000)
+
+
+@asynccontextmanager
+async def two_members(directory: Path, work: WorkSettings, payloads: int) -> AsyncIterator[tuple[WorkInbox, Crew]]:
+    """The inbox of one that has been sent all the work and takes none of it yet; and a diligent one."""
+    crew = Crew()
+    async with kept_cluster(directory) as brokers, brokers.connect("ann") as ann, brokers.connect("bob") as bob:
+        inbox = await ann.subscribe("orders", group="workers", start="earliest", work=work)
+        await until(lambda: inbox.joined)
+        for number in range(payloads):
+            await bob.publish("orders", b"%d" % number, key="k")
+        await crew.join(bob, work=work)
+        await crew.settle()
+        try:
+            yield inbox, crew
+        finally:
+            await crew.stop()
+
+
+def test_an_application_that_hangs_with_a_unit_gives_its_keys_to_others_if_the_group_says_how_long_it_may(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SHW-14. Its word comes too late."""
+
+    async def main() -> None:
+        async with two_members(tmp_path, PATIENT, 3) as (inbox, crew):
+            mine = await inbox.get(20)
+            await crew.finish(3)
+            assert crew.of_key("k") == [0, 1, 2]
+            await until(lambda: mine.over)
+            with pytest.raises(WorkLost):
+                await mine.done()
+            await until(lambda: inbox.joined)
+
+    run_async(main)
+    assert "in_hand_ms" in caplog.text
+
+
+def test_an_application_that_takes_nothing_stays_out_of_the_group_until_it_does(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with two_members(tmp_path, PATIENT, 2) as (inbox, crew):
+            await crew.finish(2)
+            assert not inbox.joined
+            with pytest.raises(TimeoutError):
+                await inbox.get(0.1)  # What waited for it is others' work now.
+            await until(lambda: inbox.joined)
+
+    run_async(main)
+
+
+def test_an_application_that_is_only_slow_keeps_what_waits_for_it(tmp_path: Path) -> None:
+    """All of it takes longer than a unit may."""
+
+    async def main() -> None:
+        async with two_members(tmp_path, PATIENT, 6) as (inbox, crew):
+            for number in range(6):
+                message = await inbox.get(20)
+                assert (message.payload, message.attempt) == (b"%d" % number, 1)
+                await asyncio.sleep(0.4)
+                await message.done()
+            assert not crew.done
+
+    run_async(main)
+
+
+def test_work_that_waits_to_be_tried_again_is_in_nobodys_hand(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with two_members(tmp_path, PATIENT, 1) as (inbox, crew):
+            (await inbox.get(20)).retry(after=2.5)
+            again = await inbox.get(20)
+            assert again.attempt == 2
+            await again.done()
+            assert not crew.done
+
+    run_async(main)
+
+
 def test_a_group_of_a_topic_that_is_not_kept_is_refused_by_name(tmp_path: Path) -> None:
     async def main() -> None:
         async with kept_cluster(tmp_path) as brokers, brokers.connect("bob") as bob:

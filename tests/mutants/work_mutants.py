@@ -9,6 +9,7 @@ from ordercast.api.sharing import records
 from ordercast.api.sharing.ports import WorkClient
 from ordercast.client.work.leader import WorkLeader
 from ordercast.client.work.member import WorkMember
+from ordercast.client.work.patience import Patience
 from ordercast.client.work.words import GroupProgress
 from ordercast.core.ids import Topic
 
@@ -55,10 +56,21 @@ def stops_at_gaps(patch: Patch) -> None:
     patch.setattr(work_leader, "records_of", behind)
 
 
+def waits_for_ever(patch: Patch) -> None:
+    """SHW-14: an application that does nothing with its work keeps it."""
+
+    class Endless(Patience):
+        def is_over(self, now_ns: int, *, waiting: bool, took_ns: int) -> bool:
+            return False
+
+    patch.setattr(work, "Patience", Endless)
+
+
 MUTANTS = {
     "begins anew": (begins_anew, "leaders", 8),
     "asks nobody": (asks_nobody, "leaders", 2),
     "never stops": (never_stops, "members", 3),
     "stops at gaps": (stops_at_gaps, "gaps", 14),
+    "waits for ever": (waits_for_ever, "hangs", 2),
 }
 """What is missing, and where it is seen: the family and seed of a run that it breaks."""

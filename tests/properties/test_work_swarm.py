@@ -17,6 +17,7 @@ SEEDS = {
     "copies": 1,
     "gaps": 1,
     "above": 5,
+    "hangs": 2,
 }
 SEAM = 910_009
 """In this run of `members` a leader stands still while it reads the past, and goes on reading at another copy."""

@@ -32,6 +32,7 @@ from tests.support.work_stage import FILTER_TOPICS, GROUP, SETTINGS, TOPIC, Work
 FAMILIES: dict[str, Callable[[Draft], None]] = {}
 MEMBERS = ("m0", "m1", "m2")
 LEADER = "whoever leads"
+_HANGS_MS = 1000
 _GAPS = ("gaps", "above")
 """Families in which no copy of what the group writes down is in the tree for a while."""
 _BEFORE_MS = 600.0
@@ -121,6 +122,12 @@ def above(draft: Draft) -> None:
         draft.faults.append(crash | {"survive": draft.dice.pick(["all", "none", "random"]), "state": "kept"})
 
 
+@family
+def hangs(draft: Draft) -> None:
+    """Applications hang with some of their units (SHW-14), while members die and a broker crashes."""
+    draft.crash(draft.minority()[:1], back=1.0, state="kept")
+
+
 def topics_of(name: str) -> tuple[str, ...]:
     return FILTER_TOPICS if name == "filters" else (TOPIC,)
 
@@ -200,6 +207,7 @@ def troubles(seed: int, name: str) -> list[Trouble]:
 def run_group(seed: int, name: str, settings: WorkSettings = SETTINGS) -> WorkStage:
     """One run, judged by `problems()` of what it returns."""
     scenario = swarm_scenario(seed, name)
+    settings = msgspec.structs.replace(settings, in_hand_ms=_HANGS_MS) if name == "hangs" else settings
     stage = WorkStage(scenario, settings, topics_of(name))
     begin = 3000.0 - _BEFORE_MS
     for i, member in enumerate(MEMBERS[: 3 if name in ("leaders", "usurpers", "copies", *_GAPS) else 1 + seed % 3]):

@@ -92,6 +92,8 @@ class Worker(Program):
         member = f"{self.name}.{self.session}/{message.inbox.member.life}"
         bits = salt(self.world.seed, member, message.id, message.attempt)
         await asyncio.sleep((1 + bits % 60) / 1000)
+        if self.stage.settings.in_hand_ms and (bits >> 24) % 10 == 0:
+            return  # It hangs: nothing is ever heard of this unit from here.
         if (bits >> 8) % 10 == 0:
             message.retry(after=(bits >> 16) % 30 / 1000)
             return

@@ -13,9 +13,10 @@ from ordercast.api.errors import ConnectError
 from ordercast.api.inbox import InboxEnded
 from ordercast.api.messages import unpacked
 from ordercast.api.sharing.ports import WorkClient
-from ordercast.api.work_leader import LeaderTask, bury, now_ns
+from ordercast.api.work_leader import LOG, LeaderTask, bury, now_ns
 from ordercast.client.work.leader import WorkSettings
 from ordercast.client.work.member import WorkInHand, WorkMember
+from ordercast.client.work.patience import Patience
 from ordercast.client.work.words import dead_topic, encode, group_topic, member_topic, orders_in, report_topic
 from ordercast.pubsub.filters import check_topic
 from ordercast.pubsub.publications import Publication
@@ -26,8 +27,8 @@ _FLUSH_S = 0.002
 class WorkLost(ConnectError):  # noqa: N818 - What happened, not whose error it is.
     """This member was given up, because it was not heard of for too long: others are given what it held.
 
-    What it had called done in its last moments before that may have been written down all the same; then nobody is given
-    it again. So this is no reason to take back what was done: who must not act twice writes down `message.id` with it.
+    What it had called done in its last moments before that may have been written down all the same; then nobody is
+    given it again. So this is no reason to take back what was done: who must not act twice keeps `message.id` with it.
     """
 
 
@@ -118,6 +119,8 @@ class WorkInbox(ABC):
         self.group = group
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
+        self.took_ns = 0
+        """When the application last took something here."""
         self._end: Exception | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -135,6 +138,11 @@ class WorkInbox(ABC):
     @abstractmethod
     def leads(self) -> bool:
         """The group is led from this process; of a filter, that of a topic at least."""
+
+    @property
+    def awaited(self) -> bool:
+        """The application waits for work here."""
+        return self._waiter is not None
 
     @abstractmethod
     async def open(self, timeout: float | None) -> Self:
@@ -235,6 +243,10 @@ class TopicWork(WorkInbox):
         self.stirred: Callable[[TopicWork], None] | None = None
         """Called when there may be work to hand over, or when it has ended."""
         self._work: deque[Work] = deque()
+        self._patience = Patience(settings.in_hand_ns)
+        self._stalled = False
+        self.reader: WorkInbox = self
+        """The inbox at which the application waits."""
         self._unconfirmed: deque[Confirmation] = deque()
         self._flushing = False
         self._leading: LeaderTask | None = None
@@ -282,6 +294,9 @@ class TopicWork(WorkInbox):
         while self._work:
             work = self._work.popleft()
             if self._current(work):
+                assert work.held is not None
+                self.reader.took_ns = now_ns(self._loop)
+                self._patience.handed(work.held, self.reader.took_ns)
                 return work
         return None
 
@@ -334,6 +349,7 @@ class TopicWork(WorkInbox):
     # What the application says
 
     def finish(self, held: WorkInHand) -> Confirmation:
+        self._patience.given_back(held)
         number = self._member.done(held)
         if not number:
             lost = Confirmation(self._loop, 0)
@@ -357,6 +373,7 @@ class TopicWork(WorkInbox):
     def again(self, held: WorkInHand, after: float, reason: str) -> None:
         if held.over:
             return
+        self._patience.given_back(held)
         if held.attempt >= self._settings.max_attempts:
             self._spawn(self._bury(held, reason or f"given up at attempt {held.attempt}"))
             return
@@ -378,9 +395,22 @@ class TopicWork(WorkInbox):
     def flush(self) -> None:
         """Tell the leader what there is to tell, now."""
         self._flushing = False
-        report = self._member.report(now_ns(self._loop))
+        now = now_ns(self._loop)
+        report = None if self._stalls(now) else self._member.report(now)
         if report is not None and self._end is None:
             self._client.publish_soon(report_topic(self.pattern, self.group), encode(report))
+
+    def _stalls(self, now_ns: int) -> bool:
+        """SHW-14: nothing is said for an application that does nothing; so its member is given up as silent."""
+        waiting = bool(self._work) and not self.reader.awaited
+        before, over = self._stalled, self._patience.is_over(now_ns, waiting=waiting, took_ns=self.reader.took_ns)
+        self._stalled = over and not self._member.leaving
+        if self._stalled and not before:
+            LOG.warning(
+                "group %s: the application of %s does nothing with work of %s for %d ms (in_hand_ms); others get it",
+                self.group, self._client.client_id, self.pattern, self._settings.in_hand_ms,
+            )  # fmt: skip
+        return self._stalled
 
     async def _read_orders(self) -> None:
         async for batch in self._orders.batches():

@@ -119,7 +119,7 @@ class FilterWork(WorkInbox):
         if topic in self._parts:
             return
         part = TopicWork(self._client, topic, self.group, self._settings, self._begun, self._dead)
-        part.stirred = self._stirred
+        part.stirred, part.reader = self._stirred, self
         self._parts[topic] = part
         self._window.add(topic, part.member)
         async with self._gate:

@@ -29,10 +29,17 @@ class WorkSettings(msgspec.Struct, frozen=True):
     """A member, or a leader, that is not heard of for so long is given up."""
     max_attempts: int = 5
     """So often a unit is begun; then it goes to the topic of the dead."""
+    in_hand_ms: int = 0
+    """An application that has had a unit for so long, without `done` or `retry`, is given up: others are given what its
+    member holds. So is one that takes nothing for so long although there is work for it. 0: it may take for ever."""
 
     @property
     def silent_ns(self) -> int:
         return self.silent_ms * 1_000_000
+
+    @property
+    def in_hand_ns(self) -> int:
+        return self.in_hand_ms * 1_000_000
 
     @property
     def beat_ns(self) -> int:
