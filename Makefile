@@ -1,6 +1,6 @@
 # Every target sets up what it needs (virtual environment, locked dependencies, Java) on first use.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench compare scale swarm chaos fuzz soak engines cluster-test stream-test page-test pythons papers docs format lock setup clean
+.PHONY: help demo test check bench compare compile scale swarm chaos fuzz soak engines cluster-test stream-test page-test pythons papers docs format lock setup clean
 BIN := .venv/bin
 READY := .venv/.ready
 SEEDS ?= 1000
@@ -14,10 +14,13 @@ export NO_MKDOCS_2_WARNING := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(READY): requirements.lock requirements-java.lock pyproject.toml scripts/setup
+$(READY): requirements.lock requirements-java.lock pyproject.toml scripts/setup scripts/compile src/ordercast/core/compiled.c
 	@scripts/setup
 
 setup: $(READY) ## set up this clone; every other target does it too
+
+compile: $(READY) ## build again what is there in C, too, after a change of it; set-up does it once
+	@$(BIN)/python scripts/compile
 
 demo: $(READY) ## the main job, end to end: kill brokers under a replicated bank, verify on Spark, report
 	@$(BIN)/ordercast demo --out runs/demo

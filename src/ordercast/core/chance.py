@@ -11,6 +11,8 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
+from ordercast.core.compiled import also_in_c
+
 T = TypeVar("T")
 
 _MASK = (1 << 64) - 1
@@ -25,6 +27,7 @@ def salt(seed: int, *identity: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
+@also_in_c
 def mix(salted: int, a: int, b: int = 0) -> int:
     """64 bits from a salt and two integers. Fast: for every packet."""
     x = (salted ^ (a * _SPREAD_A) ^ (b * _SPREAD_B)) & _MASK
@@ -33,18 +36,21 @@ def mix(salted: int, a: int, b: int = 0) -> int:
     return x ^ (x >> 31)
 
 
+@also_in_c
 def spread(a: int, b: int = 0) -> int:
     """The part of `mix` that depends on the two integers alone, for those who mix many salts with them."""
     return (a * _SPREAD_A ^ b * _SPREAD_B) & _MASK
 
 
+@also_in_c
 def stir(x: int) -> int:
-    """The last step: with what `spread` gives of a and b, xor a salt, it is their `mix`."""
+    """The last step, of 64 bits: with what `spread` gives of a and b, xor a salt, it is their `mix`."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return x ^ (x >> 31)
 
 
+@also_in_c
 def stir_twice(x: int, y: int) -> int:
     """`stir(stir(x) ^ y)`, in one call."""
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -55,8 +61,9 @@ def stir_twice(x: int, y: int) -> int:
     return x ^ (x >> 31)
 
 
+@also_in_c
 def unit(bits: int) -> float:
-    """The bits as a number in [0, 1)."""
+    """The 64 bits as a number in [0, 1)."""
     return (bits >> 11) * _UNIT
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ordercast.core.errors import PeerError
 from ordercast.core.state import State
+from ordercast.core.vectors import ahead
 from ordercast.protocols.cluster.directory import Directory
 from ordercast.protocols.cluster.events import ENTRY_MASK, Event, Range, Value, epoch_of, missing, seq_of
 from ordercast.protocols.cluster.ordering import UpdateOrdering
@@ -309,7 +310,7 @@ class Delivery(State):
         noticed = self.noticed
         if len(digest) != len(noticed):
             raise PeerError(sender, f"sends a digest of {len(digest)} entries")
-        if any(map(gt, digest, noticed)) and self.keeps_order and self.knows_start:
+        if ahead(digest, noticed) and self.keeps_order and self.knows_start:
             clock, new = self.ordering.clock, []
             for i in compress(range(len(digest)), map(gt, digest, noticed)):
                 value = digest[i]

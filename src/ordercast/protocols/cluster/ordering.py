@@ -11,6 +11,7 @@ from operator import gt
 from typing import ClassVar
 
 from ordercast.core.state import State
+from ordercast.core.vectors import ahead
 from ordercast.protocols.cluster.events import (
     ABSENT,
     ENTRY_BITS,
@@ -54,7 +55,7 @@ class UpdateOrdering(State):
             if prev == ABSENT or value >> SEQ_BITS <= known >> SEQ_BITS or known < prev:
                 return False
         # Its own entry is one that is ahead; another one is another update that is missing.
-        return bool(sum(map(gt, event.vector, clock)) == 1)
+        return ahead(event.vector, clock) == 1
 
     def advance(self, event: Event) -> Value:
         """CLU-3.2, as it nearly always is: take an update that is ready, begins no epoch, and that nothing waits for.
@@ -66,7 +67,7 @@ class UpdateOrdering(State):
         value = vector[entry]
         if value != clock[entry] + 1 or event.prev != ABSENT or entry in self.blocked:
             return 0
-        if sum(map(gt, vector, clock)) != 1:
+        if ahead(vector, clock) != 1:
             return 0
         # The vector's own number, not an equal one: simulated members then share what they compare all the time.
         clock[entry] = value
@@ -79,10 +80,10 @@ class UpdateOrdering(State):
 
     def _block(self, event: Event) -> None:
         entry = event.key & ENTRY_MASK
-        ahead = list(map(gt, event.vector, self.clock))
-        ahead[entry] = False
-        if True in ahead:
-            entry = ahead.index(True)
+        later = list(map(gt, event.vector, self.clock))
+        later[entry] = False
+        if True in later:
+            entry = later.index(True)
         blocked = self.blocked.get(entry)
         if blocked is None:
             self.blocked[entry] = {event.key: None}
