@@ -42,7 +42,8 @@ def test_of_two_live_clients_with_one_name_the_older_is_told_why_it_was_cut_off(
             await asyncio.sleep(0.002)  # Of two that begin in one millisecond either may count as the later one.
             async with brokers.connect("bob", broker="b1") as newer:
                 await newer.subscribe("t")
-                with pytest.raises(ordercast.SessionLost, match="newer session"):
+                told = r"bob~\S*: a newer session of its name has taken its place;"
+                with pytest.raises(ordercast.SessionLost, match=told):
                     await inbox.get(20)
             await older.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
-from ordercast.broker.roster_book import FOR_EVER, parsed
+from ordercast.broker.roster_book import REPLACED, parsed
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import Origin, Topic, valid_broker
 from ordercast.core.messages import Guarantee, Packet
@@ -95,7 +95,7 @@ def _topic(topic: str) -> str:
 def _member(member: str, epoch: int) -> str:
     if not member or " " in member:
         return f"a member called {member[:40]!r}"
-    return "" if 0 <= epoch <= FOR_EVER else f"epoch {epoch}"
+    return "" if 0 <= epoch <= REPLACED else f"epoch {epoch}"
 
 
 def _members(covered: Covered) -> str:
@@ -198,7 +198,7 @@ def _roster(packet: RosterSync | RootElectionReply) -> str:
     return senseless(packet.closed) or _first(
         f"the end {who[:40]!r} at {epoch}"
         for who, epoch in packet.fenced.items()
-        if not who.partition(" ")[0] or not 0 <= epoch <= FOR_EVER
+        if not who.partition(" ")[0] or not 0 <= epoch <= REPLACED
     )
 
 

@@ -14,10 +14,14 @@ from typing import ClassVar
 from ordercast.broker.ports import Fenced, Roster
 from ordercast.core.ids import NodeId, Origin, Topic, plain_origin, ticket_of
 from ordercast.core.state import State
+from ordercast.pubsub.client_packets import FENCED, REPLACED_BY_NEWER
 from ordercast.pubsub.closed import Closed, ClosedSessions
 from ordercast.pubsub.filters import FilterIndex, followed, is_following
 
 FOR_EVER = 1 << 62
+"""The end of a whole session: beyond all epochs."""
+REPLACED = FOR_EVER + 1
+"""The same, because a later session of its client has taken its place (BRK-M13)."""
 SERIALS = 1 << 21
 """Epochs of one attach. Those that a client has asked for are even, those in advance odd."""
 _APART = " "
@@ -83,9 +87,13 @@ class RosterBook(State):
         """Whether the session is over in every topic."""
         return member in self.ended or member in self.closed
 
+    def why_over(self, member: Origin) -> str:
+        """What a client whose session is over is told."""
+        return REPLACED_BY_NEWER if self.ended.get(member) == REPLACED else FENCED
+
     def ended_sessions(self) -> list[Origin]:
         """BRK-F3: sessions with a ticket that never count again and are not folded yet, in the order of their end."""
-        return [who for who, epoch in self.ended.items() if epoch == FOR_EVER and ticket_of(who) is not None]
+        return [who for who, epoch in self.ended.items() if epoch >= FOR_EVER and ticket_of(who) is not None]
 
     def has_ends_of_tickets(self) -> bool:
         """Whether a session with a ticket has ended, or has left a topic, and that is on record."""
@@ -279,9 +287,9 @@ def written(member: Origin, epoch: int) -> Origin:
     return Origin(f"{member}{_APART}{epoch}")
 
 
-def fence(member: Origin) -> Fenced:
-    """The session never counts again."""
-    return {member: FOR_EVER}
+def fence(member: Origin, end: int = FOR_EVER) -> Fenced:
+    """The session never counts again; `end` says whether another one has taken its place."""
+    return {member: max(end, FOR_EVER)}
 
 
 def departure(topic: Topic, member: Origin, epoch: int) -> Fenced:

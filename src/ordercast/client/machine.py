@@ -35,6 +35,10 @@ from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Vector
 
 CLIENT_CODEC = Codec(wire.CLIENT_PACKETS)
+_WHY_OVER = {
+    wire.FENCED: "it was absent (member_timeout_ms), or took nothing (slow_member_ms), for too long",
+    wire.REPLACED_BY_NEWER: "a newer session of its name has taken its place",
+}
 
 
 class ClientMachine(ProcessMachine):
@@ -338,19 +342,15 @@ class ClientMachine(ProcessMachine):
 
     def _denied(self, packet: wire.Denied) -> None:
         """BRK-C9 if the session is over; else only this topic, or filter."""
-        if packet.reason == wire.FENCED and self.session.ticket and not self.session.granted:
+        if packet.reason in wire.SESSION_OVER and self.session.ticket and not self.session.granted:
             self.session.take_ticket("", b"")  # BRK-F2: it was never anybody, so it has lost nothing.
             self.edge.begin_anew("its ticket is not valid any more")
-        elif packet.reason == wire.FENCED:
+        elif packet.reason in wire.SESSION_OVER:
             self.stop("the session is over")
             unanswered = [entry for membership in self.session.memberships() for entry in membership.unanswered()]
             self.ledger.lost(unanswered)
             self.wires.note("leave", {"lost": self.origin})
-            why = (
-                "it was absent (member_timeout_ms), or took nothing (slow_member_ms), for too long, or a newer session "
-                "of its name has taken its place"
-            )
-            reason = f"the overlay has given up {self.origin}: {why}"
+            reason = f"the overlay has given up {self.origin}: {_WHY_OVER[packet.reason]}"
             self.app.session_lost(reason, unanswered)
         elif packet.topic in self.interests.unconfirmed:
             self.interests.give_up(packet.topic)

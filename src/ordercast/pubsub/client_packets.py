@@ -125,11 +125,13 @@ class Live(Packet, frozen=True, tag=11):
 
 
 FENCED = "fenced"
-"""Why a Denied ends the whole session."""
+REPLACED_BY_NEWER = "replaced"
+SESSION_OVER = (FENCED, REPLACED_BY_NEWER)
+"""Why a Denied ends the whole session: it was given up, or a newer one of its client has taken its place."""
 
 
 class Denied(Packet, frozen=True, tag=12):
-    """`fenced`: the session is over (BRK-C9). Anything else is the reason why this topic is refused to this client."""
+    """One of SESSION_OVER: the session is over (BRK-C9). Anything else: why this topic is refused to this client."""
 
     topic: Topic
     reason: str

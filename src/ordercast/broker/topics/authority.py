@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from ordercast.broker.roster_book import FOR_EVER, broker_of, departure, fence, older_sessions, written
+from ordercast.broker.roster_book import FOR_EVER, REPLACED, broker_of, departure, fence, older_sessions, written
 from ordercast.broker.topics.join_wave import JoinWaves
 from ordercast.broker.topics.roster_news import RosterNews
 from ordercast.broker.topics.sessions.absence import Absence
@@ -78,7 +78,7 @@ class Authority(TopicsPart):
         """BRK-M13: whoever asks under the same name with a later session is the same client, started anew."""
         for member in older_sessions(packet.member, self.book.live(packet.topic)):
             self.wires.count("sessions_replaced")
-            self._fence(member)
+            self._fence(member, end=REPLACED)
 
     def serve(self, topic: Topic) -> None:
         """Decide on every request for the topic that can be decided."""
@@ -145,7 +145,7 @@ class Authority(TopicsPart):
             on_purpose = self.fencing.pop(member, False)
             if enough and self.tree.decides:
                 self.wires.count("sessions_ended" if on_purpose else "members_fenced")
-                self.news.learn({}, fence(member))
+                self.news.learn({}, fence(member, update.epoch))
             return
         self.joining.get(topic, set()).discard(member)
         if enough:
@@ -245,7 +245,7 @@ class Authority(TopicsPart):
             if epoch is not None and matches(followed(name), topic) and member not in self.book.followers(topic):
                 self.news.learn({}, departure(topic, member, epoch))
 
-    def _fence(self, member: Origin, *, on_purpose: bool = False) -> None:
+    def _fence(self, member: Origin, *, on_purpose: bool = False, end: int = FOR_EVER) -> None:
         """Every broker records it before it takes effect (BRK-M10).
 
         Whatever is still on its way from an edge that does not know is then here before anything is decided without
@@ -253,7 +253,7 @@ class Authority(TopicsPart):
         """
         if member not in self.fencing:
             self.fencing[member] = on_purpose
-            self.waves.begin(RosterUpdate(self._update_id(), Topic(""), member, FOR_EVER))
+            self.waves.begin(RosterUpdate(self._update_id(), Topic(""), member, end))
 
     def _notice_absent(self, topic: Topic) -> None:
         absent = set(self.book.live(topic) - self._present(self.nodes.get(topic)))

@@ -46,7 +46,7 @@ class JoinWaves(TopicsPart):
         if update.topic:
             self.news.record(update.topic, (written(update.member, update.epoch), *update.followers))
         elif not self.tree.is_root:  # There a fence takes effect when enough others have recorded it.
-            self.news.learn({}, fence(update.member), self.tree.parent)
+            self.news.learn({}, fence(update.member, update.epoch), self.tree.parent)
         wave = self.running[update.update_id] = JoinWave(update, self.tree.node, set(self.tree.children))
         for child in sorted(wave.children):
             self.wires.send(child, update)

@@ -11,7 +11,7 @@ from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.broker.topics.watching import LOOKS, MORE, MOST_NAMES, Watching
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import FENCED, Denied, KeptFound, LookFor, LookNoMore
+from ordercast.pubsub.client_packets import SESSION_OVER, Denied, KeptFound, LookFor, LookNoMore
 from ordercast.pubsub.filters import FilterIndex, is_following, matches
 
 
@@ -30,8 +30,8 @@ class Looking(TopicsPart):
 
     def look(self, client: AttachedClient, packet: LookFor) -> None:
         objection = self.watching.objection(client, packet.pattern)
-        if objection == FENCED:
-            self.wires.send(client.connection, Denied(Topic(packet.pattern), FENCED))
+        if objection in SESSION_OVER:
+            self.wires.send(client.connection, Denied(Topic(packet.pattern), objection))
         elif objection:
             self.wires.send(client.connection, KeptFound(packet.pattern, (), why_not=objection))
         else:

@@ -11,7 +11,7 @@ from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
-from ordercast.pubsub.client_packets import FENCED, TopicsFound
+from ordercast.pubsub.client_packets import TopicsFound
 from ordercast.pubsub.filters import FilterIndex, check_filter, is_following, matches
 
 MOST_NAMES = 500
@@ -41,7 +41,7 @@ class Watching(TopicsPart):
     def objection(self, client: AttachedClient, pattern: str) -> str:
         """Why the client may not follow the filter; empty: it may."""
         if client.unproven or self.book.fenced(client.origin):
-            return FENCED
+            return self.book.why_over(client.origin)
         most = self.settings.filters_per_client
         asked = client.patterns | client.looks
         if len(asked) >= most and pattern not in asked:

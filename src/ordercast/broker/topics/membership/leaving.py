@@ -16,7 +16,7 @@ from ordercast.broker.topics.state.member import Member
 from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
-from ordercast.pubsub.client_packets import FENCED, Denied, Left, Unsubscribe
+from ordercast.pubsub.client_packets import Denied, Left, Unsubscribe
 from ordercast.pubsub.topic_packets import AttachDenied, MemberGone
 
 
@@ -171,8 +171,8 @@ class Leaving(TopicsPart):
             confirmed = node.members.get(member)
             if confirmed is not None and confirmed.epoch <= epoch:
                 self._remove(node, member)
-                if confirmed.connection is not None and epoch == FOR_EVER:
-                    self.wires.send(confirmed.connection, Denied(name, FENCED))
+                if confirmed.connection is not None and epoch >= FOR_EVER:
+                    self.wires.send(confirmed.connection, Denied(name, self.book.why_over(member)))
                 if confirmed.connection is None and not (confirmed.leaving or confirmed.away):
                     self.orphans.denied(name)
             if topic is None:

@@ -23,7 +23,6 @@ from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import (
-    FENCED,
     Denied,
     Entries,
     Flow,
@@ -276,7 +275,7 @@ class Members(TopicsPart):
         node.stop_waiting(packet.member)
         if waiting.connection is not None:
             if not outdated:
-                self.wires.send(waiting.connection, Denied(packet.topic, FENCED))
+                self.wires.send(waiting.connection, Denied(packet.topic, self.book.why_over(packet.member)))
         else:
             self.orphans.denied(packet.topic)
         self.state.look_again(node)

@@ -9,7 +9,7 @@ from ordercast.broker.topics.state.clients import AttachedClient
 from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import Origin, Topic
-from ordercast.pubsub.client_packets import FENCED, Denied
+from ordercast.pubsub.client_packets import Denied
 from ordercast.pubsub.filters import check_topic
 
 
@@ -45,7 +45,7 @@ class Presence(TopicsPart):
 
     def _objection(self, client: AttachedClient, topic: Topic, *, receives: bool) -> str:
         if client.unproven or self.book.fenced(client.origin):
-            return FENCED
+            return self.book.why_over(client.origin)
         try:
             check_topic(topic)
         except UsageError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.broker.roster_book import FOR_EVER, touched
+from ordercast.broker.roster_book import REPLACED, touched
 from ordercast.broker.topics.state.member import Coverage
 from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
@@ -53,5 +53,5 @@ class Grants(TopicsPart):
         member, topic = touched(who)
         for name in [topic] if topic is not None else list(self.of):
             granted = self.of.get(name, {})
-            if granted.get(member, FOR_EVER + 1) <= epoch:
+            if granted.get(member, REPLACED + 1) <= epoch:
                 del granted[member]
