@@ -19,6 +19,9 @@ from tests.support.random_traces import draw, order_scope_of, said_of, table_of
 if TYPE_CHECKING:
     from ordercast.verify.verdict import Verdict
 
+_STRETCH_BYTES = (1, 300, 1000, 1 << 20)
+"""From every message in a stretch of its own to all of them in one."""
+
 
 def traced(rows: list[dict[str, Any]], about: Any = None) -> LoadedTrace:
     return LoadedTrace("random", "r", about, normalised(table_of(rows), "random"))
@@ -32,7 +35,7 @@ def both(seed: int) -> tuple[Verdict, Verdict] | None:
     members, own = said_of(seed, about)
     asked: dict[str, Any] = {"order_scope": order_scope_of(seed), "members": members, "own_deliveries": own}
     asked |= {"complete": seed % 3 == 0, "checks": list(CHECKS) if seed % 4 else None}
-    cut = TaskCut(buckets=1 + seed % 4, parts=1 + seed // 4 % 3, key_blocks=1 + seed // 12 % 3)
+    cut = TaskCut(1 + seed % 4, 1 + seed // 4 % 3, 1 + seed // 12 % 3, stretch_bytes=_STRETCH_BYTES[seed // 36 % 4])
     apart = judge_apart(traced(rows, about), JudgeOptions(**asked), cut, witnesses=3, as_files=seed % 2 == 1)
     return judge_trace(traced(rows, about), witnesses=3, **asked), apart
 

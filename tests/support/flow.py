@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 
 
 class InProcess:
-    """A frame is a table; its pieces are stretches of three rows, so that nothing happens to be together."""
+    """A frame is a table; its pieces are stretches of few rows, so that nothing happens to be together."""
+
+    rows_a_piece = 3
 
     def mapped(self, frame: pa.Table, stage: Callable[..., Iterator[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:
-        pieces = [frame.slice(at, 3).combine_chunks().to_batches() for at in range(0, frame.num_rows, 3)]
+        size = self.rows_a_piece
+        pieces = [frame.slice(at, size).combine_chunks().to_batches() for at in range(0, frame.num_rows, size)]
         return pa.Table.from_batches([batch for piece in reversed(pieces) for batch in stage(piece)], schema)
 
     def grouped(
@@ -99,13 +102,19 @@ def in_files(table: pa.Table) -> pa.Table:
 
 
 def judge_apart(
-    trace: LoadedTrace, asked: JudgeOptions, cut: TaskCut, *, witnesses: int = 5, as_files: bool = False
+    trace: LoadedTrace,
+    asked: JudgeOptions,
+    cut: TaskCut,
+    *,
+    witnesses: int = 5,
+    as_files: bool = False,
+    flow: InProcess | None = None,
 ) -> Verdict:
     """The verdict of the distributed judge, with every stage run here; `as_files`: the rows come as Parquet files."""
     rows = trace.table.to_pylist()
     at = {(row["node"], row["seq"]): row["msg"] for row in rows}
     counts = {"events": len(rows), "deliveries": sum(1 for row in rows if row["kind"] == "deliver")}
-    flow = InProcess()
+    flow = flow or InProcess()
     files = in_files(trace.table) if as_files else None
     looks, rare, named = _seen_in_rows(rows) if files is None else _seen_in_files(flow, files)
     setup = setup_of(trace, asked, looks, rare, named, cut, witnesses)

@@ -106,12 +106,12 @@ def test_cycles_are_real_and_as_short_as_they_can_be(cases: list[Case]) -> None:
 
 
 MUTANTS = {
-    "previous publication forgotten": (causal, "rows[mine, :] = rows[slot[before], :]", "rows[mine, :] = -1"),
+    "previous publication forgotten": (causal, "past[:] = store[before[r]]", "past[:] = -1"),
     "comparison changed": (causal, "past[c] > position[i]", "past[c] > position[i] + 2"),
     "own position not folded in": (causal, "past[column[i]] = max(past[column[i]], position[i])", "pass"),
-    "row freed while it is still read": (causal, "if left[e] == 0:", "if left[e] <= 1:"),
-    "row taken over while it is still read": (causal, "left[before] == 1", "left[before] >= 1"),
-    "first edge dropped": (causal, "range(edge_off[m], edge_off[m + 1])", "range(edge_off[m] + 1, edge_off[m + 1])"),
+    "row freed while it is still read": (happened, "if left[e] == 0:", "if left[e] <= 1:"),
+    "row taken over while it is still read": (happened, "left[p] == 0", "left[p] >= 0"),
+    "first edge dropped": (causal, "range(edge_off[r], edge_off[r + 1])", "range(edge_off[r] + 1, edge_off[r + 1])"),
     "what is missed counts as early": (causal, "MISSED + m if", "0 if"),
     "who left owes to the end in causal order": (causal, "2 * due[i] - 1", "MISSED + m"),
     "who left owes nothing in causal order": (causal, "2 * due[i] - 1", "-1"),
@@ -119,7 +119,7 @@ MUTANTS = {
     "pruning keeps the last delivered": (happened, "elif e > edges[where[g]]:", "else:"),
     "slice off by one": (happened, "start = i + 1", "start = i + 2"),
     "topics not told apart": (happened, "t = topic[ev[i] if ev[i] >= 0 else ~ev[i]]", "t = 0"),
-    "knowledge does not travel": (happened, "bits |= known[edges[i]]", "pass"),
+    "knowledge does not travel": (happened, "bits |= store[edges[i]]", "pass"),
     "subscription known too early": (happened, "place[m] >= mark[k]", "place[m] + 1 >= mark[k]"),
     "early deliveries not seen": (realize, "early[cursor[c]] = 1", "early[cursor[c]] = 0"),
     "bystanders accused of preceding their publication": (realize, "return lowest", "return start"),
@@ -130,7 +130,8 @@ MUTANTS = {
     "who stayed is excused": (integrity, "= stay_asked[member_stay[j] + what - OWED]", "= 0"),
     "the dead are asked in the end": (integrity, "asked[count] = alive[c]", "asked[count] = 1"),
     "the dead are excused for what came after them": (integrity, "published_ns[m] <= gone_ns[c]", "True"),
-    "what the departed knew is forgotten": (departed, "known[edges[i]] |= known[m]", "pass"),
+    "what the departed knew is forgotten": (departed, "store[edges[i]] |= bits", "pass"),
+    "what the departed knew is said of others": (departed, "store[row[r]] = 0", "pass"),
     "what the departed delivered last is not looked at": (
         departed,
         "range(begins[s], ends[s])",

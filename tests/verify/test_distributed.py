@@ -6,19 +6,27 @@ Every stage runs here, over pieces of three rows in another order; `make engines
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from ordercast.trace.store import TraceError
+from ordercast.trace.store import Manifest, TraceError
+from ordercast.trace.synthetic import TraceShape, write_synthetic
 from ordercast.verify.asked import JudgeOptions
-from ordercast.verify.distributed.setup import TaskCut
+from ordercast.verify.distributed import part
+from ordercast.verify.distributed.concerning import Share, share_of
+from ordercast.verify.distributed.order import AboutOrder
+from ordercast.verify.distributed.setup import TaskCut, part_bytes
+from ordercast.verify.distributed.stretches import OrderPiece, OrderPieces
 from ordercast.verify.judge import judge_trace
+from ordercast.verify.load import load
 from ordercast.verify.spark.distributed import problem_in
 from ordercast.verify.spark.events import COLUMN_TYPES
 from ordercast.verify.verdict import CHECKS
 from tests.support.engines import both, traced
-from tests.support.flow import judge_apart
+from tests.support.flow import InProcess, judge_apart
 
 TRACES = 200
 
@@ -68,12 +76,68 @@ def test_of_cycles_in_many_topics_that_with_the_fewest_nodes_is_told_as_in_one_p
     assert (result.violations, [sorted(story.messages) for story in result.witnesses]) == (7, [["p", "q"]])
 
 
-def test_a_task_too_many_is_cut_finer() -> None:
-    """Memory a task needs for its rows is bounded by the cut, and all cores get something to do."""
-    small, large = (TaskCut.for_size(rows, 1000, cores=2, task_bytes=512 << 20) for rows in (1_000, 100_000_000))
-    assert small == TaskCut(2, 2, 2)
-    assert large.parts * (512 << 20) >= 100_000_000 * 64
-    assert large.buckets >= 12
+@pytest.mark.parametrize("messages", [1_000, 100_000, 4_000_000])
+def test_a_task_that_would_not_fit_is_cut_finer(messages: int) -> None:
+    """What a task needs for its rows and for the messages they are about is bounded; all cores get something to do."""
+    for task_mb in (256, 512, 4096):
+        bound = task_mb << 20
+        cut = TaskCut.for_size(100_000_000, 1000, messages, cores=2, task_bytes=bound)
+        assert cut.parts < 1000  # Logs are not cut.
+        assert part_bytes(100_000_000, messages, cut.parts, cut.stretch_bytes) <= bound
+        assert cut.buckets * bound >= 100_000_000 * 64
+    assert TaskCut.for_size(1_000, 1000, messages, cores=2, task_bytes=512 << 20).parts == 2
+
+
+class Watching(InProcess):
+    """Keeps what is sent to every part, and puts rows through the first stages a few thousand at a time."""
+
+    rows_a_piece = 5000
+
+    def __init__(self) -> None:
+        self.everywhere: list[pa.Table] = []
+
+    def beside(self, frame: pa.Table, by: str, everywhere: pa.Table, *stage: Any, **more: Any) -> pa.Table:
+        self.everywhere.append(everywhere)
+        return super().beside(frame, by, everywhere, *stage, **more)
+
+
+def test_the_messages_side_is_cut_into_stretches_that_fit_beside_a_task(tmp_path: Path) -> None:
+    """Of 3,000 messages, with ORDERCAST_TASK_MB=1; nobody gets more than an eighth of that at once."""
+    wrong = (("causal", 1), ("lost", 1), ("duplicate", 1), ("invented", 1))
+    (trace,) = load(write_synthetic(tmp_path / "run", TraceShape(10, 10, 30_000, violations=wrong)))
+    cut = TaskCut.for_size(trace.table.num_rows, 10, 3000, cores=1, task_bytes=1 << 20)
+    flow = Watching()
+    apart = judge_apart(trace, JudgeOptions(), cut, flow=flow)
+
+    assert apart == judge_trace(trace)
+    assert apart.exit_code() == 1
+    pieces = OrderPieces(flow.everywhere[0])
+    about = pieces.read(OrderPiece.ABOUT, 0, AboutOrder)[0]
+    assert len(about.bounds) - 1 == sum(1 for stretch in range(3000) if (OrderPiece.FACTS, stretch) in pieces) >= 3
+    assert (cut.parts, cut.stretch_bytes) == (5, 1 << 17)
+    assert part_bytes(trace.table.num_rows, 3000, cut.parts, cut.stretch_bytes) <= 1 << 20
+    for stretch in range(len(about.bounds) - 1):
+        arrays = [pieces.read(what, stretch)[1] for what in (OrderPiece.FACTS, OrderPiece.CAUSAL)]
+        assert 0 < sum(array.nbytes for one in arrays for array in one.values()) <= cut.stretch_bytes
+
+
+def test_a_part_takes_what_concerns_its_receivers_and_no_more() -> None:
+    """Two groups that have nothing in common: who is judged in one task has no facts about the other's messages."""
+    groups = {"t": ["a", "b"], "u": ["x", "y"]}
+    rows = [
+        row(who, seq, "publish", f"{topic}{seq}", topic=topic) for topic, (who, _) in groups.items() for seq in range(9)
+    ]
+    rows += [row(who, seq, "deliver", f"{topic}{seq}") for topic, (_, who) in groups.items() for seq in range(9)]
+    about = Manifest(run_id="r", protocol="p", guarantee="causal", nodes=["a", "b", "x", "y"], groups=groups)
+    kept: list[Share] = []
+    cut = TaskCut(2, 2, 1, stretch_bytes=300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(part, "share_of", lambda *given: kept.append(share_of(*given)) or kept[-1])
+        apart = judge_apart(traced(rows, about), JudgeOptions(), cut)
+    assert apart == judge_trace(traced(rows, about))
+    numbers = [set(share.numbers.messages.tolist()) for share in kept]
+    assert [len(mine) for mine in numbers] == [9, 9]
+    assert set.union(*numbers) == set(range(18))
 
 
 def test_what_a_task_says_of_the_trace_is_what_the_user_reads() -> None:

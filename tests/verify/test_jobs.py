@@ -53,7 +53,7 @@ def test_many_runs_are_judged_as_in_one_process(spark: SparkSession, runs: Path)
 def test_a_run_whose_rows_stay_apart_is_judged_as_in_one_process(spark: SparkSession, tmp_path: Path) -> None:
     wanted = (("fifo", 1), ("causal", 1), ("total", 2), ("duplicate", 1), ("lost", 1), ("invented", 1))
     run = write_synthetic(tmp_path / "run", TraceShape(8, 4, 4000, 4, "total", violations=wanted))
-    verdicts = verify_places(spark, str(run), cut=TaskCut(buckets=3, parts=2, key_blocks=2))
+    verdicts = verify_places(spark, str(run), cut=TaskCut(buckets=3, parts=2, key_blocks=2, stretch_bytes=1000))
     assert {verdict.engine for verdict in verdicts} == {"distributed"}
     assert as_local(verdicts) == judge_path(run)
 

@@ -46,7 +46,8 @@ def prepare(trace: LoadedTrace, asked: JudgeOptions) -> Columns:
     scopes = scopes_of(manifest, trace.path, asked.scope, asked.order_scope)
     published = published_in(rows, lives, logs, dated=asked.is_dated(trace))
     pub = published.pub
-    order = happened_before(logs.ev, logs.off, duties, scopes, affecting(asked.causes, rows.nodes, lives.node, pub))
+    affects = affecting(asked.causes, rows.nodes, lives.node, pub)
+    past, order = happened_before(logs.ev, logs.off, duties, scopes, published, affects)
     owed, member_nodes, assumed = settle_members(trace, rows, lives, logs, duties, published, asked)
     odd = np.concatenate((logs.odd, not_for_it(owed, logs, lives, rows), before_by_clock(rows, logs, lives, published)))
     outside, sends = outsiders(
@@ -74,7 +75,7 @@ def prepare(trace: LoadedTrace, asked: JudgeOptions) -> Columns:
         **_moments(rows, logs, duties, dated=published.time_ns is not None),
         odd=odd,
         outsiders=outside,
-        **order.arrays,
+        **order,
     )
     about = about_run(trace, rows, duties, scopes)
     about.complete = asked.is_complete(trace)
@@ -83,13 +84,13 @@ def prepare(trace: LoadedTrace, asked: JudgeOptions) -> Columns:
     about.facts = _facts(trace, rows, duties.topic.size, owed, assumed)
     if arrays.unordered.size:
         about.facts[UNORDERED] = int(arrays.unordered.sum())
-    about.live_rows = order.live
     about.asks_real_time = bool((duties.obliges & BIT["real-time"]).any())
     about.sends_recorded = sends
     about.digests = last_digests(rows, lives)
     about.claimed += ["convergence"] * bool(about.digests)
     nodes = pa.array(rows.nodes, pa.string())
-    return Columns(about, arrays, Names(logs.names, nodes, pa.array(duties.topics, pa.string()), duties.key_names))
+    names = Names(logs.names, nodes, pa.array(duties.topics, pa.string()), duties.key_names)
+    return Columns(about, arrays, names, past)
 
 
 def about_run(trace: LoadedTrace, rows: Rows, duties: Duties, scopes: Scopes) -> RunFacts:

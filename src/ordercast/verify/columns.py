@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ordercast.verify.kernels.jit import Flags, Ints, Offsets
+from ordercast.verify.past import HappenedBefore
 from ordercast.verify.verdict import CHECKS
 
 BIT = {check: np.uint16(1 << i) for i, check in enumerate(CHECKS)}
@@ -51,8 +52,6 @@ class RunFacts(msgspec.Struct, kw_only=True):
     one_clock: bool = False
     """Whether times of different nodes may be compared."""
     facts: dict[str, int | str]
-    live_rows: int = 0
-    """The most rows that the causal kernel needs at once."""
     sends_recorded: int = 0
     asks_real_time: bool = False
     """Whether any message is held to real-time order."""
@@ -103,11 +102,6 @@ class Arrays:
     line_off: Offsets
     lines: Ints
     """Of each message: the lines of program order it stands in, one per publisher, or one per publisher and key."""
-    prev: Ints
-    edge_off: Offsets
-    edges: Ints
-    refs: Ints
-    """Happened-before as rows of the causal kernel: one per message, or two where the order scope is `key`."""
 
     missed_off: Offsets
     missed: Ints
@@ -154,3 +148,5 @@ class Columns:
     about: RunFacts
     arrays: Arrays
     names: Names
+    past: HappenedBefore
+    """Happened-before as the run's scopes define it."""

@@ -82,16 +82,18 @@ def judge_keyed(delivered: Keyed, lacking: Keyed) -> tuple[int, list[Ints]]:
     return deliveries, list(columns.T)
 
 
-def _renumbered(message: Ints) -> tuple[Ints, Ints]:
-    """The different messages, rising, and for each entry the place of its own."""
-    least, most = int(message.min()), int(message.max())
-    if most - least > 4 * message.size:
-        ids, local = np.unique(message, return_inverse=True)
+def renumbered(numbers: Ints) -> tuple[Ints, Ints]:
+    """The different numbers, rising, and for each entry the place of its own."""
+    if not numbers.size:
+        return numbers, numbers
+    least, most = int(numbers.min()), int(numbers.max())
+    if most - least > 4 * numbers.size:
+        ids, local = np.unique(numbers, return_inverse=True)
         return ids, local.astype(np.int32)
     there = np.zeros(most - least + 1, bool)
-    there[message - least] = True
+    there[numbers - least] = True
     place = np.cumsum(there, dtype=np.int32) - np.int32(1)
-    return (np.flatnonzero(there) + least).astype(np.int32), place[message - least]
+    return (np.flatnonzero(there) + least).astype(np.int32), place[numbers - least]
 
 
 class _OneKey:
@@ -99,7 +101,7 @@ class _OneKey:
 
     def __init__(self, key: int, receiver: Ints, message: Ints, place: Ints, is_total: Flags) -> None:
         self.key = key
-        self.ids, self.message = _renumbered(message)
+        self.ids, self.message = renumbered(message)
         self.place = place
         self.run = total.runs(receiver)
         self.receivers = receiver[self.run[:-1]]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import LoadedTrace
     from ordercast.verify.logs import Lives, Logs
+    from ordercast.verify.past import HappenedBefore
     from ordercast.verify.rows import Rows
 
 _CHANGES = ("subscribe", "unsubscribe", "join", "leave")
@@ -37,8 +38,8 @@ class Publications:
     pub: Ints
     place: Ints
     time_ns: Offsets | None
-    past: tuple[Ints, Offsets, Ints] | None = None
-    """Happened-before over all messages, where it is known already: as the causal kernel reads it."""
+    past: HappenedBefore | None = None
+    """Happened-before through all topics, where it is known already."""
     own: bool | None = None
     """Whether any node delivers what it published itself, where that is known already."""
 

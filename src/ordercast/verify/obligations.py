@@ -18,12 +18,14 @@ import numpy as np
 from ordercast.trace.schema import FROM_EVERYTHING, FROM_MEMBERSHIP
 from ordercast.trace.store import TraceError
 from ordercast.verify.kernels.grouping import group
-from ordercast.verify.kernels.happened import known_marks, prune, publications
+from ordercast.verify.kernels.happened import prune, publications
 from ordercast.verify.kernels.integrity import MAY, MUST, MUST_NOT, OWED, owed_and_forbidden
 from ordercast.verify.kernels.jit import NEVER
+from ordercast.verify.past import whole_past
 
 if TYPE_CHECKING:
     from ordercast.verify.kernels.jit import Flags, Ints, Offsets
+    from ordercast.verify.past import HappenedBefore
 
 ALWAYS = -1
 """As the start of an interval: from before the first event. As the end: never closed."""
@@ -84,8 +86,8 @@ class PublishedMessage:
     alive: Flags
     """Of each receiver, and when the others ceased to be, by the clock."""
     gone_ns: Offsets
-    past: tuple[Ints, Offsets, Ints] | None = None
-    """Happened-before over all messages, if it is known already: else it is found in the logs."""
+    past: HappenedBefore | None = None
+    """Happened-before through all topics, if it is known already: else it is found in the logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,7 @@ def _by_causality(messages: PublishedMessage, rows: list[_Row]) -> list[_Bools]:
     if not rows:
         return []
     receivers = messages.off.size - 1
-    prev, edge_off, edges = messages.past or past_in(messages.ev, messages.off, messages.pub.size)
+    past = messages.past or past_in(messages.ev, messages.off, messages.pub, messages.place)
     places = np.array([(row.receiver, row.place) for row in rows], np.int32)
     marks, mark_of = np.unique(places, axis=0, return_inverse=True)
     after: list[_Bools] = [np.empty(0, bool)] * len(rows)
@@ -282,16 +284,16 @@ def _by_causality(messages: PublishedMessage, rows: list[_Row]) -> list[_Bools]:
         chunk = marks[first : first + _MARKS_AT_ONCE]
         mark_off, bit = group(chunk[:, 0].copy(), receivers)
         where = chunk[bit, 1].copy()
-        known = known_marks(messages.pub, messages.place, prev, edge_off, edges, mark_off, bit, where)
+        known = past.marks_known(mark_off, bit, where)
         for i in np.flatnonzero((mark_of >= first) & (mark_of < first + len(chunk))):
             after[i] = (known[rows[i].part] >> (mark_of[i] - first)) & 1 == 1
     return after
 
 
-def past_in(ev: Ints, off: Offsets, messages: int) -> tuple[Ints, Offsets, Ints]:
-    """Happened-before over all messages, as the causal kernel reads it."""
-    chain, at, prev, begin = publications(ev, off, messages)
-    return prev, *prune(ev, chain, at, begin, off.size - 1)
+def past_in(ev: Ints, off: Offsets, pub: Ints, place: Ints) -> HappenedBefore:
+    """Happened-before through all topics, as the logs have it."""
+    chain, at, prev, begin = publications(ev, off, pub.size)
+    return whole_past(pub, place, prev, *prune(ev, chain, at, begin, off.size - 1))
 
 
 def change_of(kind: str, topic: int | None, place: int, time_ns: int | None, where: str) -> MembershipChange:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ordercast.trace.store import TraceError
-from ordercast.verify.kernels.happened import prune, publications, readers, split_logs
+from ordercast.verify.kernels.happened import prune, publications, split_logs
 from ordercast.verify.kernels.lines import rows_by_line
+from ordercast.verify.past import whole_past
 
 if TYPE_CHECKING:
     from ordercast.trace.store import Manifest
     from ordercast.verify.duties import Duties
     from ordercast.verify.kernels.jit import Ints, Offsets
+    from ordercast.verify.members import Publications
+    from ordercast.verify.past import HappenedBefore
 
 SCOPES = ("topic", "global")
 ORDER_SCOPES = ("session", "key")
@@ -28,12 +31,11 @@ class Scopes:
     order: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryOrder:
-    """The arrays of columns.Arrays that are about order, and the most rows that the causal kernel needs at once."""
+class DeliveryOrder(NamedTuple):
+    """Happened-before, and the arrays of columns.Arrays that it was found in."""
 
+    past: HappenedBefore
     arrays: dict[str, Any]
-    live: int
 
 
 def scopes_of(manifest: Manifest | None, path: str, scope: str | None, order_scope: str | None) -> Scopes:
@@ -69,7 +71,7 @@ def affecting(causes: dict[str, list[str]] | None, nodes: list[str], node: Ints,
 
 
 def happened_before(
-    ev: Ints, off: Offsets, duties: Duties, scopes: Scopes, affects: Affecting | None = None
+    ev: Ints, off: Offsets, duties: Duties, scopes: Scopes, published: Publications, affects: Affecting | None = None
 ) -> DeliveryOrder:
     """Cut the logs as the scope says, and find each message's predecessors."""
     log, log_off = ev, off
@@ -89,9 +91,8 @@ def happened_before(
     else:
         line_off, lines = np.arange(chain.size + 1), chain
         edge_off, edges = prune(log, chain, at, begin, log_off.size - 1)
-    refs, live = readers(prev, edge_off, edges)
     arrays = {"log": log, "log_off": log_off, "chain": chain, "at": at, "line_off": line_off, "lines": lines}
-    return DeliveryOrder(arrays | {"prev": prev, "edge_off": edge_off, "edges": edges, "refs": refs}, live)
+    return DeliveryOrder(whole_past(published.pub, published.place, prev, edge_off, edges), arrays)
 
 
 def _lines(chain: Ints, duties: Duties) -> Ints:

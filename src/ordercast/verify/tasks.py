@@ -171,8 +171,7 @@ def partial_of(check: str, deliveries: int, found: list[Any], cap: int) -> Parti
 
 
 def _causal(columns: Columns, task: Task, cap: int) -> Partial:
-    arrays = columns.arrays
-    rows = 2 if columns.about.order_scope == "key" else 1
+    arrays, past = columns.arrays, columns.past
     start, column, position, deliveries = causal.positions(
         task.first,
         task.last,
@@ -182,20 +181,18 @@ def _causal(columns: Columns, task: Task, cap: int) -> Partial:
         arrays.held(task.check),
         task.check == "causal",
     )
-    count, messages, receivers, latest = causal.violations(
-        task.last - task.first,
-        np.repeat(start, rows)[: rows * arrays.messages + 1],  # Of two rows, the second is the message.
-        column,
-        position,
-        arrays.prev,
-        arrays.edge_off,
-        arrays.edges,
-        arrays.refs,
-        columns.about.live_rows,
-        cap * SPARE,
-    )
-    named = partial_of(task.check, deliveries, [messages // rows, receivers + task.first, latest], cap)
-    return msgspec.structs.replace(named, violations=int(count))
+    width = task.last - task.first
+    store = past.store(width)
+    found = np.empty((3, 2 * cap * SPARE * width), np.int32)
+    named, latest, counts = np.zeros(width, np.int32), np.full(width, -1, np.int32), np.zeros(2, np.int64)
+    for stretch, at in past.forwards():
+        causal.violations(
+            stretch.first, *stretch.graph, past.per_message, store, past.messages, at, start, column, position,
+            found, named, latest, counts, cap * SPARE,
+        )  # fmt: skip
+    messages, receivers, latest = found[:, : counts[1]]
+    partial = partial_of(task.check, deliveries, [messages, receivers + task.first, latest], cap)
+    return msgspec.structs.replace(partial, violations=int(counts[0]))
 
 
 def _in_order(arrays: Arrays) -> Ints:
@@ -240,7 +237,7 @@ def _agreement(columns: Columns) -> tuple[int, list[Ints]]:
     receiver = np.repeat(np.arange(arrays.receivers), np.diff(arrays.missed_off)).astype(np.int32)
     broken = held[owed] & ((arrays.copied[owed] != 0) | present[arrays.pub[owed]])
     gone = np.flatnonzero(broken & (arrays.asked == 0))
-    broken[gone] = overtaken(arrays, receiver[gone], gone, by_key=columns.about.order_scope == "key")
+    broken[gone] = overtaken(columns, receiver[gone], gone)
     return int(held[delivered].sum()), [owed[broken], receiver[broken]]
 
 

@@ -10,7 +10,7 @@ from ordercast.verify.distributed.blocks import FoundInBlock
 from ordercast.verify.distributed.wire import packed
 from ordercast.verify.kernels.grouping import group
 from ordercast.verify.kernels.total import CYCLE, runs
-from ordercast.verify.keys import Keyed, by_key, hot_keys, judge_keyed
+from ordercast.verify.keys import Keyed, by_key, judge_keyed
 from ordercast.verify.tasks import partial_of
 from ordercast.verify.witness import Cycle, fewest_in_a_cycle
 
@@ -18,27 +18,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ordercast.verify.columns import Arrays
+    from ordercast.verify.distributed.concerning import RunNumbers
 
 _COLUMNS = ("key", "receiver", "message", "place", "is_total")
 
 
-def keys_for(arrays: Arrays, blocks: range) -> Iterator[tuple[int, bytes]]:
+def keys_for(arrays: Arrays, numbers: RunNumbers, blocks: range) -> Iterator[tuple[int, bytes]]:
     """Deliveries and misses of some receivers, for the keys that order anything, by block."""
-    keys = hot_keys(arrays)
-    delivered, lacking = by_key(arrays, keys)
+    delivered, lacking = by_key(arrays, numbers.hot)
     for number, block in enumerate(blocks):
-        chosen = np.flatnonzero(keys % len(blocks) == number)
+        chosen = np.flatnonzero(numbers.keys[numbers.hot] % len(blocks) == number)
         if chosen.size:
-            columns = {**_columns(delivered, chosen, ""), **_columns(lacking, chosen, "lack_")}
+            columns = {**_columns(delivered, numbers, chosen, ""), **_columns(lacking, numbers, chosen, "lack_")}
             if columns["key"].size or columns["lack_key"].size:
                 yield block, packed(None, columns)
 
 
-def _columns(keyed: Keyed, chosen: Any, prefix: str) -> dict[str, Any]:
+def _columns(keyed: Keyed, numbers: RunNumbers, chosen: Any, prefix: str) -> dict[str, Any]:
+    """As the run numbers keys and messages."""
     sizes = np.diff(keyed.start)[chosen]
     rows = np.repeat(keyed.start[:-1][chosen] - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
-    columns = {"key": np.repeat(keyed.keys[chosen], sizes)}
-    columns |= {name: getattr(keyed, name)[rows] for name in ("receiver", "message", "place", "is_total")}
+    columns = {"key": np.repeat(numbers.keys[keyed.keys[chosen]], sizes)}
+    columns["message"] = numbers.messages[keyed.message[rows]]
+    columns |= {name: getattr(keyed, name)[rows] for name in ("receiver", "place", "is_total")}
     return {prefix + name: values for name, values in columns.items()}
 
 

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ordercast.verify.columns import Arrays
+    from ordercast.verify.distributed.concerning import RunNumbers
     from ordercast.verify.kernels.jit import Ints, Offsets
 
 
-def queues_for(arrays: Arrays, check: str, blocks: range) -> Iterator[tuple[int, bytes]]:
-    """Deliveries of some receivers of the messages held to `check`, and for `prefix` their misses, by block."""
+def queues_for(arrays: Arrays, numbers: RunNumbers, check: str, blocks: range) -> Iterator[tuple[int, bytes]]:
+    """Deliveries of some receivers of the messages held to `check`, and for `prefix` their misses, by block.
+
+    Messages have the run's numbers.
+    """
+    number_of = numbers.messages
     if check in ("prefix", "acyclic"):
         queue, queue_off, missed_off, missed = queues_of(arrays, check)
         if check == "acyclic":
@@ -27,7 +32,7 @@ def queues_for(arrays: Arrays, check: str, blocks: range) -> Iterator[tuple[int,
         owner = np.flatnonzero((np.diff(queue_off) > 0) | (np.diff(missed_off) > 0))
         if owner.size:
             sizes, lacks = np.diff(queue_off)[owner], np.diff(missed_off)[owner]
-            yield blocks.start, packed(None, _columns(owner, sizes, queue, lacks, missed))
+            yield blocks.start, packed(None, _columns(owner, sizes, number_of[queue], lacks, number_of[missed]))
         return
     queue, queue_off, owners = queues_by_topic(arrays, check)
     topic = arrays.topic[queue[queue_off[:-1]]] if queue.size else np.empty(0, np.int32)
@@ -37,7 +42,8 @@ def queues_for(arrays: Arrays, check: str, blocks: range) -> Iterator[tuple[int,
             sizes = np.diff(queue_off)[chosen]
             begins = np.cumsum(sizes) - sizes
             entries = np.repeat(queue_off[chosen] - begins, sizes) + np.arange(sizes.sum())
-            yield block, packed(None, _columns(owners[chosen], sizes, queue[entries], np.zeros_like(sizes), queue[:0]))
+            theirs = number_of[queue[entries]]
+            yield block, packed(None, _columns(owners[chosen], sizes, theirs, np.zeros_like(sizes), queue[:0]))
 
 
 def _columns(owner: Any, sizes: Any, queue: Ints, lacks: Any, missed: Ints) -> dict[str, Any]:

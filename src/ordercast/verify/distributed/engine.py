@@ -20,10 +20,11 @@ from ordercast.verify.distributed.blocks import FOUND, RESULT, FoundInBlock, blo
 from ordercast.verify.distributed.by_key import judge_keys_of
 from ordercast.verify.distributed.by_queue import judge_queues
 from ordercast.verify.distributed.intern import INTERNED, TO_ORDER, intern
-from ordercast.verify.distributed.order import ORDERED, order
+from ordercast.verify.distributed.order import order
 from ordercast.verify.distributed.part import PartFound, judge_part
 from ordercast.verify.distributed.scan import SCANNED, scan
 from ordercast.verify.distributed.stories import Asking, Told, only_nodes, tell
+from ordercast.verify.distributed.stretches import ORDERED
 from ordercast.verify.distributed.wire import unpacked, values
 from ordercast.verify.judge import is_told, verdict_of
 from ordercast.verify.rows import SeqHole, holes_in_words

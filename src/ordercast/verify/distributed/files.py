@@ -53,6 +53,7 @@ class NodeTally(msgspec.Struct):
     until: int = 0
     """The seq of its last publication and one; 0 for none."""
     deliveries: int = 0
+    publications: int = 0
 
 
 class FileLook(msgspec.Struct):
@@ -71,6 +72,7 @@ class FileLook(msgspec.Struct):
             mine.last = max(mine.last, tally.last)
             mine.until = max(mine.until, tally.until)
             mine.deliveries += tally.deliveries
+            mine.publications += tally.publications
         self.wrong = self.wrong or other.wrong or len(self.rare) > MOST_RARE
         self.rare += other.rare
         self.destinations |= other.destinations
@@ -234,8 +236,9 @@ def _look(group: RowGroup) -> FileLook:
     last, until = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     np.maximum.at(last, node, seq)
     np.maximum.at(until, node[publishes], seq[publishes])
-    rows, deliveries = (np.bincount(node[mask], minlength=count) for mask in (slice(None), delivers))
-    tallies = np.stack((rows, last, until + 1, deliveries), axis=1).tolist()
+    masks = slice(None), delivers, publishes
+    rows, deliveries, publications = (np.bincount(node[mask], minlength=count) for mask in masks)
+    tallies = np.stack((rows, last, until + 1, deliveries, publications), axis=1).tolist()
     nodes = {name: NodeTally(*tally) for name, tally in zip(names.to_pylist(), tallies, strict=True) if tally[0]}
     dst = taken(table.column("dst"), np.flatnonzero(publishes)).drop_null()
     named = {name for listed in dst.to_pylist() for name in listed if name is not None}

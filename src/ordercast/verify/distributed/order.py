@@ -6,7 +6,8 @@ is in nobody's past.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,25 +17,16 @@ import pyarrow as pa
 from ordercast.verify.arrow import taken
 from ordercast.verify.build import first_deliveries, lives_of
 from ordercast.verify.columns import BIT
-from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled
-from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS, PLACED
-from ordercast.verify.distributed.wire import (
-    as_it_was,
-    column,
-    packed,
-    schema_of,
-    shortened,
-    squeezed,
-    table_from,
-    unpacked,
-    values,
-)
+from ordercast.verify.distributed.rows import RowPiece, SomeRows, assembled
+from ordercast.verify.distributed.scan import ABOUT_PUBLICATION, LISTS
+from ordercast.verify.distributed.stretches import AboutPast, OrderPiece, piece_row, sent, stretches_of
+from ordercast.verify.distributed.wire import column, table_from, unpacked, values
 from ordercast.verify.duties import Duties, duties_of
 from ordercast.verify.kernels.realize import publish_order, renumbered
 from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import Publications, published_in
 from ordercast.verify.obligations import past_in
-from ordercast.verify.order import DeliveryOrder, Scopes, affecting, happened_before, scopes_of
+from ordercast.verify.order import Scopes, affecting, happened_before, scopes_of
 from ordercast.verify.rows import KIND
 
 if TYPE_CHECKING:
@@ -42,11 +34,7 @@ if TYPE_CHECKING:
 
     from ordercast.verify.distributed.setup import Setup
     from ordercast.verify.kernels.jit import Ints, Offsets
-
-ORDERED = schema_of(chunk=pa.int32(), data=pa.binary())
-_CHUNK = 16 << 20
-_OF_DUTIES = ("topic", "audience", "addressed", "dst_off", "dst", "obliges", "key_off", "keys", "key_topic")
-_PAST = ("past_prev", "past_edge_off", "past_edges")
+    from ordercast.verify.past import HappenedBefore
 
 
 class AboutOrder(msgspec.Struct):
@@ -58,99 +46,121 @@ class AboutOrder(msgspec.Struct):
     audiences: int
     dst_names: list[str]
     scopes: tuple[str, str]
-    live: int
     own: bool
     held: list[str]
     """Checks that any message is held to."""
+    bounds: list[int]
+    """Where the stretches begin in which the messages come, and the end."""
+    dated: bool
+    causal: AboutPast
+    whole_past: AboutPast | None
+    """What the obligations read, where no clock tells; `same` if that is what the checks read."""
+    same: bool
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """The messages' side of a run: all that a task has to know about messages to judge receivers."""
+    """The messages' side of a run, of all messages or of some: what a task has to know of them to judge receivers."""
 
     about: AboutOrder
     duties: Duties
     published: Publications
     arrays: dict[str, Any]
-    """By name in columns.Arrays: lines, happened-before, pub_seq, copied."""
-    number: Ints
-    """Of each message by its code; `base` says where the codes of each bucket begin."""
-    base: dict[int, int]
+    """By name in columns.Arrays: lines, copied, moments."""
+    past: HappenedBefore
     early: Offsets
-    """Deliveries before their own publication: message, receiver, seq."""
+    """Deliveries before their own publication: message, as the run numbers it, receiver, seq."""
     first: Offsets
     """Of each message: where it was first delivered, as setup.place numbers rows."""
+
+    @property
+    def messages(self) -> int:
+        """How many the run has."""
+        return self.about.bounds[-1]
 
 
 @dataclass(frozen=True)
 class NumberedRun:
-    """The parts of which `Ordered` is made, with the rows and the names."""
+    """The messages' side of a whole run, with the rows and names of which it is made."""
 
     ordered: Ordered
     rows: SomeRows
     lives: Lives
     logs: Logs
+    number: Ints
+    """Of each message by its code; the codes of each bucket follow each other."""
+    codes: dict[int, slice]
+    """Of each bucket."""
 
 
 def order(setup: Setup, _: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """The messages' side of the run, compressed once because every part gets a copy, and cut into rows."""
-    data = squeezed(_packed(numbered(setup, table).ordered))
-    for chunk, begin in enumerate(range(0, len(data), _CHUNK)):
-        yield pa.RecordBatch.from_pydict({"chunk": [chunk], "data": [data[begin : begin + _CHUNK]]}, schema=ORDERED)
+    """The messages' side of the run, in pieces."""
+    found = numbered(setup, table)
+    ordered = found.ordered
+    about, duties = ordered.about, ordered.duties
+    yield piece_row(OrderPiece.ABOUT, 0, about, {})
+    for bucket, codes in found.codes.items():
+        number = found.number[codes]
+        yield piece_row(OrderPiece.NUMBERS, bucket, None, {"number": number, "topic": duties.topic[number]})
+    yield from _facts(ordered)
+    yield from sent(ordered.past, OrderPiece.CAUSAL, about.bounds)
+    if about.whole_past is not None and ordered.published.past is not None:
+        yield from sent(ordered.published.past, OrderPiece.WHOLE_PAST, about.bounds)
 
 
 def numbered(setup: Setup, table: pa.Table, more: pa.Table | None = None, whole_nodes: Any = None) -> NumberedRun:
     """Number the messages. `table` is what the second stage sent here, `more` are all rows of `whole_nodes`."""
-    table = taken(table, np.argsort(np.array(values(table, "bucket"), np.int64), kind="stable"))
+    by_bucket = np.argsort(np.array(values(table, "bucket"), np.int64), kind="stable").tolist()
+    table = pa.concat_tables([table.slice(0, 0), *(table.slice(row, 1) for row in by_bucket)])
     facts = [unpacked(value)[1] for value in values(table, "about")]
-    sizes = np.array([fact["copied"].size for fact in facts], np.int64)
-    base = dict(zip(values(table, "bucket"), (np.cumsum(sizes) - sizes).tolist(), strict=True))
+    ends = np.cumsum([fact["copied"].size for fact in facts]).tolist()
+    buckets = zip(values(table, "bucket"), [0, *ends], ends, strict=False)
+    codes = {bucket: slice(begin, end) for bucket, begin, end in buckets}
     if whole_nodes is None:
         whole_nodes = np.zeros(len(setup.nodes.names), bool)
-    pieces = _pieces(table, base, ~whole_nodes)
+    pieces = _pieces(table, codes, ~whole_nodes)
     if more is not None:
-        theirs = _pieces(more, base, whole_nodes)
-        pieces = RowPieces(*(getattr(pieces, f.name) + getattr(theirs, f.name) for f in fields(RowPieces)))
+        pieces += _pieces(more, codes, whole_nodes)
     rows = assembled(setup, pieces, whole_nodes)
+    pieces.clear()
     about = _publications(table)
     lives = lives_of(rows)
     logs, early = _logs(rows, lives, about)
-    trace = setup.trace(about)
-    duties = duties_of(trace, rows, logs.publication, setup.asked)
+    duties = duties_of(setup.trace(about), rows, logs.publication, setup.asked)
+    del about  # Words of every message, which are numbers now.
     scopes = scopes_of(setup.manifest, setup.path, setup.asked.scope, setup.asked.order_scope)
     published = published_in(rows, lives, logs, dated=False)
-    local = affecting(setup.asked.causes, rows.nodes, lives.node, published.pub)
-    happened = happened_before(logs.ev, logs.off, duties, scopes, local)
-    copied = np.concatenate([np.empty(0, np.uint8), *(fact["copied"] for fact in facts)])
-    first = np.concatenate([np.empty(0, np.int64), *(fact["first"] for fact in facts)])
-    number = np.empty(copied.size, np.int32)
-    number[rows.msg[logs.publication]] = np.arange(copied.size)
-    own = any(bool(fact["own"].any()) for fact in facts)
-    arrays = {
-        **happened.arrays,
-        "pub_seq": rows.seq[logs.publication],
-        "copied": copied[rows.msg[logs.publication]],
-    }
-    for name in ("first_ns", "first_by") if setup.asks_real_time else ():
-        arrays[name] = _of_messages(facts, name, rows.msg[logs.publication])
-    times = _of_messages(facts, "time_ns", rows.msg[logs.publication]) if setup.dated else None
-    past = None
+    affects = affecting(setup.asked.causes, rows.nodes, lives.node, published.pub)
+    past, arrays = happened_before(logs.ev, logs.off, duties, scopes, published, affects)
+    same = (scopes.causal, scopes.order) == ("global", "session") and affects is None
+    by_code = rows.msg[logs.publication]
+    number = np.empty(by_code.size, np.int32)
+    number[by_code] = np.arange(by_code.size)
+    arrays["pub_seq"] = rows.seq[logs.publication]
+    arrays["copied"] = _of_messages(facts, "copied", by_code, np.uint8)
+    for name, dtype in (("first_ns", np.int64), ("first_by", np.int32)) if setup.asks_real_time else ():
+        arrays[name] = _of_messages(facts, name, by_code, dtype)
+    times = _of_messages(facts, "time_ns", by_code) if setup.dated else None
+    whole_past = None
     if not setup.dated:
-        same = (scopes.causal, scopes.order) == ("global", "session") and local is None
-        graph = happened.arrays["prev"], happened.arrays["edge_off"], happened.arrays["edges"]
-        past = graph if same else past_in(logs.ev, logs.off, number.size)
-    published = Publications(published.pub, published.place, times, past, own)
-    said = _about(duties, scopes, happened, own=own)
-    first = first[rows.msg[logs.publication]]
-    return NumberedRun(Ordered(said, duties, published, arrays, number, base, early, first), rows, lives, logs)
+        whole_past = past if same else past_in(logs.ev, logs.off, published.pub, published.place)
+    own = any(bool(fact["own"].any()) for fact in facts)
+    published = Publications(published.pub, published.place, times, whole_past, own)
+    said = _about(setup, duties, scopes, past, published, same=same)
+    first = _of_messages(facts, "first", by_code)
+    return NumberedRun(Ordered(said, duties, published, arrays, past, early, first), rows, lives, logs, number, codes)
 
 
-def _of_messages(facts: list[dict[str, Any]], name: str, codes: Ints) -> Any:
+def _of_messages(facts: list[dict[str, Any]], name: str, codes: Ints, dtype: Any = np.int64) -> Any:
     """What the buckets say of messages, for those with these codes."""
-    return np.concatenate([np.empty(0, np.int64), *(fact[name] for fact in facts)])[codes]
+    return np.concatenate([np.empty(0, dtype), *(fact[name] for fact in facts)])[codes]
 
 
-def _about(duties: Duties, scopes: Scopes, happened: DeliveryOrder, *, own: bool) -> AboutOrder:
+def _about(
+    setup: Setup, duties: Duties, scopes: Scopes, past: HappenedBefore, published: Publications, *, same: bool
+) -> AboutOrder:
+    whole_past = None if same else published.past
+    pasts = [past, *([] if whole_past is None else [whole_past])]
     return AboutOrder(
         checks=duties.checks,
         claimed=duties.claimed,
@@ -158,23 +168,25 @@ def _about(duties: Duties, scopes: Scopes, happened: DeliveryOrder, *, own: bool
         audiences=duties.audiences,
         dst_names=duties.dst_names,
         scopes=(scopes.causal, scopes.order),
-        live=int(happened.live),
-        own=own,
+        own=bool(published.own),
         held=[check for check, bit in BIT.items() if (duties.obliges & bit).any()],
+        bounds=stretches_of(duties.topic.size, setup.cut.stretch_bytes, duties.key_off, pasts),
+        dated=published.time_ns is not None,
+        causal=AboutPast(past.rows, past.per_message),
+        whole_past=None if whole_past is None else AboutPast(whole_past.rows, whole_past.per_message),
+        same=same,
     )
 
 
-def _pieces(table: pa.Table, base: dict[int, int], wanted: Any) -> RowPieces:
+def _pieces(table: pa.Table, codes: dict[int, slice], wanted: Any) -> list[RowPiece]:
     """The rows of the wanted nodes, with codes that count the messages of all buckets; -1 for what nobody published."""
-    pieces = RowPieces([], [], [], [])
-    columns = [*(shortened(table, name, dtype) for name, dtype in PLACED), column(table, "code", np.int32)]
-    for i, bucket in enumerate(values(table, "bucket")):
-        node, seq, kind, code = (parts[i] for parts in columns)
-        chosen = np.flatnonzero(wanted[node])
-        pieces.node.append(node[chosen])
-        pieces.seq.append(seq[chosen])
-        pieces.kind.append(kind[chosen])
-        pieces.code.append(np.where(code[chosen] >= 0, code[chosen] + base.get(bucket, 0), -1).astype(np.int32))
+    pieces = []
+    for i, (bucket, code) in enumerate(zip(values(table, "bucket"), column(table, "code", np.int32), strict=True)):
+        piece = RowPiece(table.slice(i, 1), code, base=codes[bucket].start if bucket in codes else 0)
+        chosen = wanted[piece.nodes]
+        if not chosen.all():
+            piece.chosen = np.flatnonzero(chosen)
+        pieces.append(piece)
     return pieces
 
 
@@ -199,9 +211,10 @@ def _list(table: pa.Table, name: str) -> Any:
 def _logs(rows: SomeRows, lives: Lives, about: pa.Table) -> tuple[Logs, Offsets]:
     """As build does it for a whole run: the logs, with messages numbered, and what precedes its own publication."""
     entry = rows.of_kind("publish", "deliver")
-    entry = entry[rows.msg[entry] >= 0]
-    publishes = rows.kind[entry] == KIND["publish"]
-    ev = np.where(publishes, ~rows.msg[entry], rows.msg[entry]).astype(np.int32)
+    if (rows.msg[entry] < 0).any():
+        entry = entry[rows.msg[entry] >= 0]
+    ev = rows.msg[entry]
+    np.invert(ev, out=ev, where=rows.kind[entry] == KIND["publish"])
     entry, ev, off, _ = first_deliveries(entry, ev, lives, about.num_rows)
     number, flagged = publish_order(ev, off, about.num_rows)
     publication = np.empty(about.num_rows, np.int64)
@@ -215,47 +228,29 @@ def _logs(rows: SomeRows, lives: Lives, about: pa.Table) -> tuple[Logs, Offsets]
     return Logs(renumbered(ev, number), off, entry, publication, nothing, names), told.reshape(-1, 3)
 
 
-def _packed(ordered: Ordered) -> bytes:
-    published = ordered.published
-    buckets = np.array(sorted(ordered.base.items()), np.int64).reshape(-1, 2)
-    arrays = {
-        **{name: getattr(ordered.duties, name) for name in _OF_DUTIES},
-        **{name: value for name, value in ordered.arrays.items() if name not in ("log", "log_off", "chain", "at")},
-        "pub": published.pub,
-        "place": published.place,
-        "number": ordered.number,
-        "base": buckets,
-        "early": ordered.early,
-        "first": ordered.first,
-    }
+def _facts(ordered: Ordered) -> Iterator[pa.RecordBatch]:
+    """What is to be known of each message, stretch by stretch."""
+    duties, published, arrays = ordered.duties, ordered.published, ordered.arrays
+    hot = np.zeros(duties.key_topic.size, np.uint8)
+    hot[duties.keys[np.repeat((duties.obliges & BIT["total"]) != 0, np.diff(duties.key_off))]] = 1
+    of_message: dict[str, Any] = {name: arrays[name] for name in ("copied", "first_ns", "first_by") if name in arrays}
+    of_message |= {"topic": duties.topic, "obliges": duties.obliges, "first": ordered.first}
+    of_message |= {"pub": published.pub, "place": published.place}
     if published.time_ns is not None:
-        arrays["time_ns"] = published.time_ns
-    graph = published.past
-    if graph is not None and graph[2] is not ordered.arrays["edges"]:
-        arrays |= dict(zip(_PAST, graph, strict=True))
-    return packed(ordered.about, arrays)
+        of_message["time_ns"] = published.time_ns
+    bounds = ordered.about.bounds
+    for number, (first, last) in enumerate(pairwise(bounds)):
+        key_sizes, keys = _lists(duties.key_off, duties.keys, first, last)
+        line_sizes, lines = _lists(arrays["line_off"], arrays["lines"], first, last)
+        begin, end = np.searchsorted(duties.addressed, (first, last))
+        dst_sizes, dst = _lists(duties.dst_off, duties.dst, begin, end)
+        early = ordered.early[(ordered.early[:, 0] >= first) & (ordered.early[:, 0] < last)]
+        facts: dict[str, Any] = {name: values_[first:last] for name, values_ in of_message.items()}
+        facts |= {"key_sizes": key_sizes, "keys": keys, "hot": hot[keys], "line_sizes": line_sizes, "lines": lines}
+        facts |= {"addressed": duties.addressed[begin:end] - np.int32(first), "dst_sizes": dst_sizes, "dst": dst}
+        yield piece_row(OrderPiece.FACTS, number, None, facts | {"early": early})
 
 
-def ordered_from(table: pa.Table) -> Ordered:
-    """The order put together from what `order` sent."""
-    order_ = np.argsort(np.asarray(table.column("chunk").combine_chunks()), kind="stable")
-    data = b"".join(table.column("data")[int(i)].as_py() for i in order_)
-    about, arrays = unpacked(as_it_was(data), AboutOrder)
-    duties = Duties(
-        checks=about.checks,
-        claimed=about.claimed,
-        topics=about.topics,
-        audiences=about.audiences,
-        dst_names=about.dst_names,
-        key_names=pa.array([], pa.string()),
-        **{name: arrays.pop(name) for name in _OF_DUTIES},
-    )
-    time_ns = arrays.pop("time_ns", None)
-    graph = tuple(arrays.pop(name) for name in _PAST if name in arrays) or tuple(
-        arrays[name] for name in ("prev", "edge_off", "edges")
-    )
-    past = None if time_ns is not None else graph
-    published = Publications(arrays.pop("pub"), arrays.pop("place"), time_ns, past, about.own)
-    base = dict(arrays.pop("base").tolist())
-    number, early, first = (arrays.pop(name) for name in ("number", "early", "first"))
-    return Ordered(about, duties, published, arrays, number, base, early, first)
+def _lists(off: Offsets, entries: Ints, first: int, last: int) -> tuple[Ints, Ints]:
+    """How many entries each of some has, and the entries."""
+    return np.diff(off[first : last + 1]).astype(np.int32), entries[off[first] : off[last]]

@@ -28,11 +28,10 @@ from ordercast.verify.columns import Arrays, Columns, Names, RunFacts
 from ordercast.verify.distributed.blocks import FOUND, RESULT, TOGETHER, blocks_of
 from ordercast.verify.distributed.by_key import keys_for
 from ordercast.verify.distributed.by_queue import queues_for
-from ordercast.verify.distributed.order import Ordered, ordered_from
-from ordercast.verify.distributed.rows import RowPieces, SomeRows, assembled, entries_of
-from ordercast.verify.distributed.scan import PLACED
+from ordercast.verify.distributed.concerning import share_of
+from ordercast.verify.distributed.rows import SomeRows, assembled, entries_of
 from ordercast.verify.distributed.setup import AGAIN
-from ordercast.verify.distributed.wire import column, shortened, unpacked, values
+from ordercast.verify.kernels.causal import MISSED
 from ordercast.verify.kernels.integrity import overtaken
 from ordercast.verify.logs import Lives, Logs
 from ordercast.verify.members import settle_members
@@ -44,9 +43,16 @@ from ordercast.verify.unordered import unordered_deliveries
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ordercast.verify.distributed.concerning import Share
+    from ordercast.verify.distributed.order import Ordered
     from ordercast.verify.distributed.setup import Setup
-    from ordercast.verify.kernels.jit import Offsets
+    from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.obligations import Owed
+
+_MESSAGES: dict[str, tuple[int, ...]] = {
+    "integrity": (), "convergence": (), "fifo": (0, 2), "real-time": (0, 2),
+}  # fmt: skip
+"""Where in a finding messages stand, as they are numbered here; of other checks, at the beginning."""
 
 
 class PartFound(msgspec.Struct):
@@ -99,7 +105,8 @@ class Side:
         """The run as the checks read it, with the logs of these nodes and nobody else's."""
         rows, lives, logs, owed = self.rows, self.lives, self.logs, self.owed
         duties, published = self.ordered.duties, self.ordered.published
-        odd = [logs.odd, not_for_it(owed, logs, lives, rows), self._before_by_clock()]
+        owed.forbidden[np.repeat(~self.mine, np.diff(logs.off))] = 0  # Whether it was for others is not asked here.
+        odd = [logs.odd, *(self._in_run(odd) for odd in (not_for_it(owed, logs, lives, rows), self._before_by_clock()))]
         given = {
             **_nothing(),
             **self.ordered.arrays,
@@ -121,7 +128,12 @@ class Side:
             given["published_ns"] = published.time_ns
         for name in ("topic", "obliges", "key_off", "keys", "key_topic"):
             given[name] = getattr(duties, name)
-        return Columns(about, Arrays(**given), names)
+        return Columns(about, Arrays(**given), names, self.ordered.past)
+
+    def _in_run(self, odd: Offsets) -> Offsets:
+        """Breaches of integrity with the run's numbers for messages."""
+        odd[:, 1] = self.ordered.past.messages[odd[:, 1]]
+        return odd
 
     def _before_by_clock(self) -> Any:
         """Deliveries that the second stage found to be dated before their publication, as far as they count."""
@@ -143,7 +155,6 @@ class Side:
         about.complete = self.setup.asked.is_complete(self.setup.trace(self.setup.rare))
         about.one_clock = self.setup.dated
         about.left = left_by(self.rows, self.lives)
-        about.live_rows = self.ordered.about.live
         about.asks_real_time = "real-time" in self.ordered.about.held
         about.digests = last_digests(self.rows, self.lives)
         about.claimed = [*about.claimed, *["convergence"] * bool(about.digests)]
@@ -165,21 +176,23 @@ def _nothing() -> dict[str, Any]:
 
 def judge_part(setup: Setup, part: int, rows: pa.Table, order: pa.Table) -> Iterator[pa.RecordBatch]:
     """Judge the receivers of one part: what was found, and what their total order needs to be judged by key."""
-    ordered = ordered_from(order)
     mine = setup.part_of == part
-    pieces, first_met, hasty = pieces_of(rows, ordered.number, ordered.base)
-    some = assembled(setup, pieces, mine)
+    share = share_of(setup, rows, order, mine)
+    ordered = share.ordered
+    some = assembled(setup, share.rows, mine)
     lives = lives_of(some)
-    side = Side(setup, ordered, some, lives, _logs(some, lives, ordered, first_met, mine), mine, hasty)
+    logs = _logs(some, lives, ordered, share.first_met, mine)
+    side = Side(setup, ordered, some, lives, logs, mine, share.hasty)
     names = Names(pa.array([]), pa.array(setup.nodes.names, pa.string()), pa.array([]), pa.array([]))
     columns = side.columns(side.about(), names)
-    yield _row(RESULT, msgspec.msgpack.encode(_found(side, columns, part, first_met.size)))
-    yield from _together(setup, ordered, columns)
+    yield _row(RESULT, msgspec.msgpack.encode(_found(side, columns, part, share.first_met.size)))
+    yield from _together(setup, share, columns)
 
 
 def _logs(rows: SomeRows, lives: Lives, ordered: Ordered, first_met: Any, mine: Any) -> Logs:
     """As build does it for a whole run. What nobody published is numbered by where it was first delivered."""
-    messages = ordered.number.size
+    numbers = ordered.past.messages
+    messages = numbers.size
     entry = rows.of_kind("publish", "deliver")
     entry = entry[rows.msg[entry] >= 0]
     strange = rows.msg[entry] >= messages
@@ -190,34 +203,12 @@ def _logs(rows: SomeRows, lives: Lives, ordered: Ordered, first_met: Any, mine: 
     republished = np.flatnonzero(rows.kind == KIND["publish"] + AGAIN)
     early = ordered.early[mine[lives.node[ordered.early[:, 1]]]]
     odd = [
-        odd_rows(INVENTED, invented, messages + first_met[rows.msg[invented] - messages], lives, rows),
-        odd_rows(REPUBLISHED, republished, rows.msg[republished], lives, rows),
-        odd_rows(DUPLICATE, again, rows.msg[again], lives, rows),
+        odd_rows(INVENTED, invented, ordered.messages + first_met[rows.msg[invented] - messages], lives, rows),
+        odd_rows(REPUBLISHED, republished, numbers[rows.msg[republished]], lives, rows),
+        odd_rows(DUPLICATE, again, numbers[rows.msg[again]], lives, rows),
         np.concatenate((np.full((len(early), 1), EARLY), early), axis=1).astype(np.int64),
     ]
     return Logs(ev, off, entry, np.empty(0, np.int64), np.concatenate(odd), pa.array([], pa.string()))
-
-
-def pieces_of(table: pa.Table, number: Any, base: dict[int, int]) -> tuple[RowPieces, Any, Any]:
-    """Rows that the second stage dealt out, with messages numbered; those that nobody published after all others.
-
-    And of each of these: where it was first delivered. And which deliveries are dated before their publication.
-    """
-    first_met, hasty = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    node, seq, kind = (shortened(table, name, dtype) for name, dtype in PLACED)
-    pieces = RowPieces(node, seq, kind, [])
-    for code, bucket, about in zip(
-        column(table, "code", np.int32), values(table, "bucket"), table.column("about"), strict=True
-    ):
-        strangers = number.size + sum(part.size for part in first_met)
-        message = np.where(code < -1, strangers - 2 - code, -1).astype(np.int32)
-        known = code >= 0
-        message[known] = number[base.get(bucket, 0) + code[known]]
-        pieces.code.append(message)
-        said = unpacked(about.as_py())[1]
-        first_met.append(said["first"])
-        hasty.append(said["hasty"])
-    return pieces, np.concatenate(first_met), np.concatenate(hasty)
 
 
 def _found(side: Side, columns: Columns, part: int, strangers: int) -> PartFound:
@@ -225,14 +216,15 @@ def _found(side: Side, columns: Columns, part: int, strangers: int) -> PartFound
     partials = _partials(side, columns, part)
     missed = [finding[0] for partial in partials if partial.check == "agreement" for finding in partial.findings]
     hurried = [finding[2] for partial in partials if partial.check == "real-time" for finding in partial.findings]
+    number = side.ordered.past.messages
     return PartFound(
         part=part,
-        messages=side.ordered.number.size,
+        messages=side.ordered.messages,
         nodes=side.lives.node.tolist(),
-        partials=partials,
-        first={m: int(side.ordered.first[m]) for m in missed},
-        first_by={m: int(columns.arrays.first_by[m]) for m in hurried},
-        counts=_counts(side.rows, side.owed, columns, side.ordered.number.size + strangers),
+        partials=[_in_run(partial, number) for partial in partials],
+        first={int(number[m]): int(side.ordered.first[m]) for m in missed},
+        first_by={int(number[m]): int(columns.arrays.first_by[m]) for m in hurried},
+        counts=_counts(side.rows, side.owed, columns, number.size + strangers),
         about=columns.about,
         assumed=side.assumed,
         holes=holes,
@@ -294,11 +286,26 @@ def _partials(side: Side, columns: Columns, part: int) -> list[Partial]:
     return partials
 
 
-def _together(setup: Setup, ordered: Ordered, columns: Columns) -> Iterator[pa.RecordBatch]:
+def _in_run(partial: Partial, number: Ints) -> Partial:
+    """The findings with the run's numbers for messages."""
+    places = _MESSAGES.get(partial.check, (0,))
+
+    def told(place: int, value: int) -> int:
+        if place in places:
+            return int(number[value])
+        if place == 2 and partial.check in ("causal", "optimistic-causal") and value >= MISSED:
+            return MISSED + int(number[value - MISSED])
+        return value
+
+    findings = [tuple(told(i, value) for i, value in enumerate(finding)) for finding in partial.findings]
+    return Partial(partial.check, partial.deliveries, partial.violations, findings)
+
+
+def _together(setup: Setup, share: Share, columns: Columns) -> Iterator[pa.RecordBatch]:
     """Columns, by block, for the checks that are not decided receiver by receiver."""
-    for check, blocks in blocks_of(columns.about.checks, ordered.about.held, setup.cut).items():
-        arrays = columns.arrays
-        rows = keys_for(arrays, blocks) if check == "total" else queues_for(arrays, check, blocks)
+    for check, blocks in blocks_of(columns.about.checks, share.ordered.about.held, setup.cut).items():
+        arrays, numbers = columns.arrays, share.numbers
+        rows = keys_for(arrays, numbers, blocks) if check == "total" else queues_for(arrays, numbers, check, blocks)
         for block, data in rows:
             yield _row(block, data)
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 from ordercast.trace.schema import KINDS
 from ordercast.trace.store import TraceError
 from ordercast.verify.arrow import filled, taken, where_equal, whole
-from ordercast.verify.distributed.scan import NO_TIME
+from ordercast.verify.distributed.scan import NO_TIME, PLACED
 from ordercast.verify.distributed.setup import AGAIN
+from ordercast.verify.distributed.wire import shortened
 from ordercast.verify.rows import KIND, Rows
 
 if TYPE_CHECKING:
     from ordercast.verify.distributed.setup import Setup
-    from ordercast.verify.kernels.jit import Offsets
+    from ordercast.verify.kernels.jit import Ints, Offsets
 
 _LOOSE = 8
 """Rows are put in their places by seq unless that would take more than this many places for each."""
@@ -63,21 +64,40 @@ class SomeRows(Rows):
 
 
 @dataclass
-class RowPieces:
-    """Columns of rows as they came in, in any order: node, seq, kind and message of each."""
+class RowPiece:
+    """Some rows as the second stage dealt them out, in any order: they are unpacked when they are asked for."""
 
-    node: list[Any]
-    seq: list[Any]
-    kind: list[Any]
-    code: list[Any]
+    table: pa.Table
+    """One row of INTERNED."""
+    code: Ints
+    """The message of each; below 0 for none."""
+    base: int = 0
+    """Where messages are counted from."""
+    chosen: Offsets | None = None
+    """Which of the rows are meant, if not all."""
+
+    @property
+    def nodes(self) -> Any:
+        return self._column("node", np.int32)
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """Node, seq, kind and message."""
+        code = self.code if self.chosen is None else self.code[self.chosen]
+        message = np.where(code >= 0, code + np.int32(self.base), np.int32(-1)) if self.base else code
+        return *(self._column(name, dtype) for name, dtype in PLACED), message
+
+    def _column(self, name: str, dtype: Any) -> Any:
+        (numbers,) = shortened(self.table, name, dtype)
+        return numbers if self.chosen is None else numbers[self.chosen]
 
 
 def rare_rows(setup: Setup) -> SomeRows:
     """The rows that concern everybody, and no others."""
-    return assembled(setup, RowPieces([], [], [], []), np.zeros(len(setup.nodes.names), bool))
+    return assembled(setup, [], np.zeros(len(setup.nodes.names), bool))
 
 
-def assembled(setup: Setup, pieces: RowPieces, whole_nodes: np.ndarray[Any, np.dtype[np.bool_]]) -> SomeRows:
+def assembled(setup: Setup, pieces: list[RowPiece], whole_nodes: np.ndarray[Any, np.dtype[np.bool_]]) -> SomeRows:
     """The rows in order. Of `whole_nodes` all rows are in `pieces`; to those of the others, the rare ones are added."""
     rare_node = np.asarray(whole(setup.rare.column("node")), dtype=np.int64)
     rare_seq = np.asarray(whole(setup.rare.column("seq")), dtype=np.int64)
@@ -114,44 +134,58 @@ def _with_rare(setup: Setup, ordered: tuple[Any, ...], rare: Any, before: Any, n
     return off + added, seq, kind, code
 
 
-def _in_order(setup: Setup, pieces: RowPieces, whole_nodes: Any) -> tuple[Any, ...]:
+def _in_order(setup: Setup, pieces: list[RowPiece], whole_nodes: Any) -> tuple[Any, ...]:
     """Offsets by node, and the columns sorted by node and seq."""
-    count = sum(part.size for part in pieces.node)
-    nodes = len(setup.nodes.names)
-    there = np.zeros(nodes, bool)
-    for part in pieces.node:
-        there[part] = True
+    count = 0
+    there = np.zeros(len(setup.nodes.names), bool)
+    for piece in pieces:
+        node = piece.nodes
+        count += node.size
+        there[node] = True
     room = np.where(there, np.where(whole_nodes, setup.nodes.ends, setup.nodes.published_until), 0)
     if int(room.sum()) > _LOOSE * count + _LOOSE:
-        return _sorted(setup, pieces, nodes)
+        return _sorted(setup, pieces)
     begin = np.concatenate(([0], np.cumsum(room)))
     kind = np.full(int(begin[-1]), -1, np.int8)
     code = np.full(kind.size, -1, np.int32)
-    for i, (node, seq) in enumerate(zip(pieces.node, pieces.seq, strict=True)):
-        at = begin[node] + seq
-        kind[at] = pieces.kind[i]
-        code[at] = pieces.code[i]
+    for piece in pieces:
+        node, seq, kinds, codes = piece.columns
+        at = begin[node]
+        at += seq
+        kind[at] = kinds
+        code[at] = codes
+    empty = int((kind < 0).sum())
+    if kind.size - empty < count:
+        return _sorted(setup, pieces)  # Some seq came twice: it finds out which.
+    return (begin, _counted(begin), kind, code) if not empty else _without_gaps(begin, kind, code)
+
+
+def _counted(off: Offsets) -> Ints:
+    """Numbers that begin anew, from 0, at each of these places."""
+    numbers = np.empty(int(off[-1]), np.int32)
+    for begin, end in pairwise(off.tolist()):
+        numbers[begin:end] = np.arange(end - begin, dtype=np.int32)
+    return numbers
+
+
+def _without_gaps(begin: Offsets, kind: Any, code: Ints) -> tuple[Any, ...]:
     filled = np.flatnonzero(kind >= 0)
-    if filled.size < count:
-        return _sorted(setup, pieces, nodes)  # Some seq came twice: it finds out which.
     off = np.searchsorted(filled, begin).astype(np.int64)
     seq = (filled - np.repeat(begin[:-1], np.diff(off))).astype(np.int32)
-    if filled.size == kind.size:
-        return off, seq, kind, code
     return off, seq, kind[filled], code[filled]
 
 
-def _sorted(setup: Setup, pieces: RowPieces, nodes: int) -> tuple[Any, ...]:
+def _sorted(setup: Setup, pieces: list[RowPiece]) -> tuple[Any, ...]:
     """The same, where the seqs of some nodes leave so many places empty that the rows have to be sorted."""
-    none = np.empty(0, np.int32)
-    node, seq, code = (np.concatenate([none, *parts]) for parts in (pieces.node, pieces.seq, pieces.code))
-    kind = np.concatenate([np.empty(0, np.int8), *pieces.kind])
+    none = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int8), np.empty(0, np.int32)
+    columns = zip(none, *(piece.columns for piece in pieces), strict=True)
+    node, seq, kind, code = (np.concatenate(parts) for parts in columns)
     order = np.lexsort((seq, node))
     node, seq = node[order], seq[order]
     twice = np.flatnonzero((node[1:] == node[:-1]) & (seq[1:] == seq[:-1]))
     if twice.size:
         raise TraceError(f"{setup.path}: node {setup.nodes.names[node[twice[0]]]} has seq {seq[twice[0]]} twice")
-    off = np.searchsorted(node, np.arange(nodes + 1)).astype(np.int64)
+    off = np.searchsorted(node, np.arange(len(setup.nodes.names) + 1)).astype(np.int64)
     return off, seq, kind[order], code[order]
 
 

@@ -37,6 +37,11 @@ SCAN_BYTES = 64
 PART_BYTES = 64
 KEY_BYTES = 96
 """What a row costs a task of the stage, at most: of those by message, by receiver and by key."""
+MESSAGE_BYTES = 96
+"""What a message costs a task by receiver, if it concerns any of its receivers."""
+MOST_STRETCH_BYTES = 16 << 20
+STRETCHES_A_TASK = 8
+"""A stretch of the messages' side is no more than this part of what a task may need."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +65,27 @@ class TaskCut:
     buckets: int
     parts: int
     key_blocks: int
+    stretch_bytes: int = MOST_STRETCH_BYTES
+    """So much of the messages' side a part reads at a time."""
 
     @staticmethod
-    def for_size(rows: int, nodes: int, *, cores: int, task_bytes: int) -> TaskCut:
-        """Enough tasks that none needs more than `task_bytes` for its rows, and all cores have work."""
+    def for_size(rows: int, nodes: int, messages: int, *, cores: int, task_bytes: int) -> TaskCut:
+        """Enough tasks that none needs more than `task_bytes`, and all cores have work. A log is never cut."""
 
         def tasks(row_bytes: int) -> int:
             return max(cores, -(-rows * row_bytes // task_bytes))
 
-        return TaskCut(tasks(SCAN_BYTES), min(tasks(PART_BYTES), max(nodes, 1)), tasks(KEY_BYTES))
+        stretch_bytes = min(task_bytes // STRETCHES_A_TASK, MOST_STRETCH_BYTES)
+        parts = tasks(PART_BYTES)
+        while parts < nodes and part_bytes(rows, messages, parts, stretch_bytes) > task_bytes:
+            parts += 1
+        return TaskCut(tasks(SCAN_BYTES), min(parts, max(nodes, 1)), tasks(KEY_BYTES), stretch_bytes)
+
+
+def part_bytes(rows: int, messages: int, parts: int, stretch_bytes: int) -> int:
+    """What one of so many tasks by receiver needs: for rows, the messages they may be about, and stretches of all."""
+    mine = -(-rows // parts)
+    return mine * PART_BYTES + min(messages, mine) * MESSAGE_BYTES + 2 * stretch_bytes
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Causal order: if m1 happened before m2, nobody delivers m2 first, nor (strictly) without an m1 that it was owed.
 
-Columns are receivers, rows are messages in publish order. A row holds, for each receiver, the latest position at which
-the receiver delivered anything in the message's causal past; a delivery at an earlier position than that is the
-violation. What a receiver owed and never delivered stands just before the place up to which it was due, or behind
-everything. The past runs through messages the receiver never gets, because rows do not care who receives them.
+Columns are receivers, rows are messages in publish order, kept in a store while any later message reads them. A row
+holds, for each receiver, the latest position at which the receiver delivered anything in the message's causal past; a
+delivery at an earlier position than that is the violation. What a receiver owed and never delivered stands just before
+the place up to which it was due, or behind everything. The past runs through messages the receiver never gets, because
+rows do not care who receives them.
 
 Positions are counted in twos: a delivery at place i of a log stands at 2 i, what was due up to there at 2 i - 1, and a
 message m that was due to the end at MISSED + m.
@@ -55,64 +56,42 @@ def positions(
 
 @kernel
 def violations(
-    width: int, start: Offsets, column: Ints, position: Ints, prev: Ints, edge_off: Offsets, edges: Ints, refs: Ints,
-    live: int, cap: int,
-) -> tuple[int, Ints, Ints, Ints]:  # fmt: skip
+    first: int, row: Ints, before: Ints, edge_off: Offsets, edges: Ints, per_message: int, store: Ints,
+    messages: Ints, at: int, start: Offsets, column: Ints, position: Ints,
+    found: Ints, named: Ints, latest: Ints, counts: Offsets, cap: int,
+) -> None:  # fmt: skip
     """Count the deliveries out of causal order, and name some: message, column, and the latest position in its past.
 
-    Named are, in publish order, the first `cap` of each column, and as many more where that latest position is a new
-    one.
+    The messages are those of one stretch, from `first` on; positions are known of `messages`, from entry `at` on, which
+    is what `start`, and a message's number in `found`, count. `store`, `found`, `named`, `latest` and `counts` (all,
+    and those named) go from stretch to stretch. Named are, in publish order, the first `cap` of each column, and as
+    many more where that latest position is a new one.
     """
-    rows = np.empty((live + 1, width), np.int32)
-    free = np.arange(live + 1).astype(np.int32)
-    frees = live + 1
-    slot = np.full(prev.size, -1, np.int32)
-    left = refs.copy()
-    found_message = np.empty(2 * cap * width, np.int32)
-    found_column = np.empty(2 * cap * width, np.int32)
-    found_latest = np.empty(2 * cap * width, np.int32)
-    named = np.zeros(width, np.int32)
-    latest = np.full(width, -1, np.int32)
-    kept = 0
-    found = 0
-    for m in range(prev.size):
-        before = prev[m]
-        if before >= 0 and left[before] == 1:
-            mine = slot[before]  # Nobody else reads the previous publication's row: go on in it.
-            left[before] = 0
-        else:
-            frees -= 1
-            mine = free[frees]
-            if before >= 0:
-                left[before] -= 1
-                rows[mine, :] = rows[slot[before], :]
-            else:
-                rows[mine, :] = -1
-        past = rows[mine]
-        for i in range(edge_off[m], edge_off[m + 1]):
-            e = edges[i]
-            theirs = rows[slot[e]]
+    width = store.shape[1]
+    for r in range(row.size):
+        past = store[row[r]]
+        if before[r] < 0:
+            past[:] = -1
+        elif before[r] != row[r]:
+            past[:] = store[before[r]]
+        for i in range(edge_off[r], edge_off[r + 1]):
+            theirs = store[edges[i]]
             for c in range(width):
                 past[c] = max(past[c], theirs[c])
-            left[e] -= 1
-            if left[e] == 0:
-                free[frees] = slot[e]
-                frees += 1
-        for i in range(start[m], start[m + 1]):
+        if r % per_message < per_message - 1:  # Of two rows, the second is the message.
+            continue
+        if at == messages.size or messages[at] != first + r // per_message:
+            continue
+        for i in range(start[at], start[at + 1]):
             c = column[i]
             if past[c] > position[i] and position[i] < MISSED and position[i] % 2 == 0:
-                found += 1
+                counts[0] += 1
                 if named[c] < cap or (past[c] != latest[c] and named[c] < 2 * cap):
-                    found_message[kept] = m
-                    found_column[kept] = c
-                    found_latest[kept] = latest[c] = past[c]
+                    found[0, counts[1]] = at
+                    found[1, counts[1]] = c
+                    found[2, counts[1]] = latest[c] = past[c]
                     named[c] += 1
-                    kept += 1
-        if refs[m] > 0:
-            slot[m] = mine
-            for i in range(start[m], start[m + 1]):
-                past[column[i]] = max(past[column[i]], position[i])
-        else:
-            free[frees] = mine
-            frees += 1
-    return found, found_message[:kept].copy(), found_column[:kept].copy(), found_latest[:kept].copy()
+                    counts[1] += 1
+        for i in range(start[at], start[at + 1]):
+            past[column[i]] = max(past[column[i]], position[i])
+        at += 1

@@ -8,25 +8,39 @@ from ordercast.verify.kernels.jit import Flags, Ints, Offsets, kernel
 
 
 @kernel
-def known_by(
-    begins: Offsets, ends: Offsets, ev: Ints, held: Flags, prev: Ints, edge_off: Offsets, edges: Ints, rows: int
-) -> Offsets:
-    """Per row of the causal kernel a bit for each of up to 62 stretches of logs: was it known there?
-
-    That is, it is in the past of a delivery there that is held to causal order, or is one.
-    """
-    known = np.zeros(prev.size, np.int64)
+def delivered_in(begins: Offsets, ends: Offsets, ev: Ints, held: Flags) -> Offsets:
+    """Per message a bit for each of up to 62 stretches of logs: was it delivered there, and is it held?"""
+    known = np.zeros(held.size, np.int64)
     for s in range(begins.size):
         for i in range(begins[s], ends[s]):
             if ev[i] >= 0 and held[ev[i]]:
-                known[rows * ev[i] + rows - 1] |= np.int64(1) << s
-    for m in range(prev.size - 1, -1, -1):
-        if known[m]:
-            if prev[m] >= 0:
-                known[prev[m]] |= known[m]
-            for i in range(edge_off[m], edge_off[m + 1]):
-                known[edges[i]] |= known[m]
+                known[ev[i]] |= np.int64(1) << s
     return known
+
+
+@kernel
+def known_by(
+    first: int, row: Ints, before: Ints, edge_off: Offsets, edges: Ints, per_message: int, store: Offsets,
+    messages: Ints, until: int, known: Offsets,
+) -> None:  # fmt: skip
+    """Pass the bits of `known` on to everything in the past of their messages.
+
+    Stretches come last first, each from its last message on; `known` is of `messages`, here up to entry `until`. A
+    row's bits are what those who read it have passed on; they are taken out before an earlier message has the row.
+    """
+    for r in range(row.size - 1, -1, -1):
+        bits = store[row[r]]
+        store[row[r]] = 0
+        is_message = r % per_message == per_message - 1  # Of two rows, the second is the message.
+        if is_message and until > 0 and messages[until - 1] == first + r // per_message:
+            until -= 1
+            bits |= known[until]
+            known[until] = bits
+        if bits:
+            if before[r] >= 0:
+                store[before[r]] |= bits
+            for i in range(edge_off[r], edge_off[r + 1]):
+                store[edges[i]] |= bits
 
 
 @kernel

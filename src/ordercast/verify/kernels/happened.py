@@ -92,50 +92,79 @@ def prune(log: Ints, chain: Ints, at: Offsets, begin: Offsets, logs: int) -> tup
 
 
 @kernel
-def readers(prev: Ints, edge_off: Offsets, edges: Ints) -> tuple[Ints, int]:
-    """How many later messages read each message's row, and the most rows that are ever needed at once."""
-    messages = prev.size
-    refs = np.zeros(messages, np.int32)
-    for m in range(messages):
-        if prev[m] >= 0:
-            refs[prev[m]] += 1
-    for e in edges:
-        refs[e] += 1
-    left = refs.copy()
-    live = 0
+def stored_rows(prev: Ints, edge_off: Offsets, edges: Ints) -> tuple[Ints, int]:
+    """Give each message a row in a store, free again once nobody reads it any more; and how many rows that takes.
+
+    Whom `prev` and `edges` name, they name by their rows afterwards. A message that is the last to read the row of the
+    previous publication goes on in it; otherwise its row is another one than those it reads.
+    """
+    left = _readers(prev, edges)
+    row = np.empty(prev.size, np.int32)
+    free = np.empty(16, np.int32)
+    frees = 0
     most = 0
-    for m in range(messages):
-        live += 1
-        most = max(most, live)
-        if prev[m] >= 0:
-            left[prev[m]] -= 1
-            live -= left[prev[m]] == 0
+    for m in range(prev.size):
+        p = prev[m]
+        if p >= 0:
+            left[p] -= 1
+            prev[m] = row[p]
+        if p >= 0 and left[p] == 0:
+            row[m] = row[p]
+        elif frees > 0:
+            frees -= 1
+            row[m] = free[frees]
+        else:
+            row[m] = most
+            most += 1
+            if most > free.size:
+                free = np.concatenate((free, np.empty_like(free)))
         for i in range(edge_off[m], edge_off[m + 1]):
-            left[edges[i]] -= 1
-            live -= left[edges[i]] == 0
-        live -= refs[m] == 0
-    return refs, most
+            e = edges[i]
+            edges[i] = row[e]
+            left[e] -= 1
+            if left[e] == 0:
+                free[frees] = row[e]
+                frees += 1
+        if left[m] == 0:
+            free[frees] = row[m]
+            frees += 1
+    return row, most
+
+
+@kernel
+def _readers(prev: Ints, edges: Ints) -> Ints:
+    """How many later messages read each message's row."""
+    readers = np.zeros(prev.size, np.int32)
+    for p in prev:
+        if p >= 0:
+            readers[p] += 1
+    for e in edges:
+        readers[e] += 1
+    return readers
 
 
 @kernel
 def known_marks(
-    pub: Ints, place: Ints, prev: Ints, edge_off: Offsets, edges: Ints, mark_off: Offsets, bit: Offsets, mark: Ints
-) -> Offsets:
+    first: int, pub: Ints, place: Ints, row: Ints, before: Ints, edge_off: Offsets, edges: Ints,
+    mark_off: Offsets, bit: Offsets, mark: Ints, store: Offsets, messages: Ints, at: int, known: Offsets,
+) -> None:  # fmt: skip
     """Per message a bit for each of up to 62 marks (places in logs): is it in the message's causal past?
 
     The marks of log g are `mark[mark_off[g]:mark_off[g + 1]]`, with their bits. A mark is known to whatever its log
-    publishes from there on; `place` is where in its publisher's log a message was published.
+    publishes from there on; `place` is where in its publisher's log a message was published. The messages are those of
+    one stretch, from `first` on; `known` is told of those that are among `messages`, from entry `at` on.
     """
-    known = np.zeros(prev.size, np.int64)
-    for m in range(prev.size):
-        bits = known[prev[m]] if prev[m] >= 0 else np.int64(0)
+    for m in range(row.size):
+        bits = store[before[m]] if before[m] >= 0 else np.int64(0)
         for i in range(edge_off[m], edge_off[m + 1]):
-            bits |= known[edges[i]]
+            bits |= store[edges[i]]
         for k in range(mark_off[pub[m]], mark_off[pub[m] + 1]):
             if place[m] >= mark[k]:
                 bits |= np.int64(1) << bit[k]
-        known[m] = bits
-    return known
+        store[row[m]] = bits
+        if at < messages.size and messages[at] == first + m:
+            known[at] = bits
+            at += 1
 
 
 @kernel

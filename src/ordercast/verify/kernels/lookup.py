@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ordercast.verify.kernels.jit import Flags, Ints, Offsets, kernel
 
+Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xBF58476D1CE4E5B9)
 _LAST = np.uint64(0x94D049BB133111EB)
+_ONE, _WORD = np.uint64(1), 63
+_PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_BYTES, _SUMS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
 @kernel
@@ -90,3 +95,51 @@ def dated_before(
         if kind[i] == deliver and code[i] >= 0 and time_ns[i] != no_time:
             flags[i] = time_ns[i] < published_ns[code[i]]
     return flags
+
+
+@kernel
+def mark(numbers: Ints, marks: Words) -> None:
+    """Set the bits of these numbers, 64 a word."""
+    for n in numbers:
+        marks[n >> 6] |= _ONE << np.uint64(n & _WORD)
+
+
+@kernel
+def marked(marks: Words, first: int, count: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which of `count` numbers from `first` on are marked."""
+    flags = np.empty(count, np.bool_)
+    for i in range(count):
+        flags[i] = (marks[(first + i) >> 6] >> np.uint64((first + i) & _WORD)) & _ONE != 0
+    return flags
+
+
+@kernel
+def marks_before(marks: Words) -> Ints:
+    """How many marks come before each word."""
+    before = np.empty(marks.size, np.int32)
+    count = np.int32(0)
+    for w in range(marks.size):
+        before[w] = count
+        count += _ones(marks[w])
+    return before
+
+
+@kernel
+def renumber(numbers: Ints, marks: Words, before: Ints, after: int) -> None:
+    """Numbers become their places among those marked; what counts down from -2 counts up from `after`; -1 stays."""
+    for i in range(numbers.size):
+        n = numbers[i]
+        if n >= 0:
+            below = (_ONE << np.uint64(n & _WORD)) - _ONE
+            numbers[i] = before[n >> 6] + _ones(marks[n >> 6] & below)
+        elif n < -1:
+            numbers[i] = after - 2 - n
+
+
+@kernel
+def _ones(word: np.uint64) -> np.int64:
+    """How many bits of a word are set."""
+    word -= (word >> _ONE) & _PAIRS
+    word = (word & _FOURS) + ((word >> np.uint64(2)) & _FOURS)
+    word = (word + (word >> np.uint64(4))) & _BYTES
+    return np.int64((word * _SUMS) >> np.uint64(56))

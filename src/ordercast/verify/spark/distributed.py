@@ -95,7 +95,8 @@ def _judged(
 ) -> Verdict:
     seen = _seen_in_files(spark, place) or _seen_in_rows(spark, place.path, place.events)
     size = sum(row["rows"] for row in seen.looks)
-    cut = cut or TaskCut.for_size(size, len(seen.looks), cores=cores_of(spark), task_bytes=task_bytes())
+    published = sum(row["publications"] for row in seen.looks)
+    cut = cut or TaskCut.for_size(size, len(seen.looks), published, cores=cores_of(spark), task_bytes=task_bytes())
     nodes = [NodeLook(row["node"], row["hash"], row["rows"], row["last"] + 1, row["until"]) for row in seen.looks]
     setup = setup_of(trace, asked, nodes, seen.rare, seen.destinations, cut, witnesses)
     counts = {"events": size, "deliveries": sum(row["deliveries"] for row in seen.looks)}
@@ -172,6 +173,7 @@ def _look(spark: SparkSession, path: str, events: DataFrame) -> list[Row]:
         sql.min(seq).alias("first"),
         sql.coalesce(sql.max(sql.when(kind == "publish", seq + 1)), sql.lit(0)).alias("until"),
         sql.count_if(kind == "deliver").alias("deliveries"),
+        sql.count_if(kind == "publish").alias("publications"),
         sql.count_if(seq.isNull()).alias("without seq"),
         sql.count_if(kind.isNull()).alias("without kind"),
         sql.max(sql.when(~kind.isin(*KINDS), kind)).alias("unknown kind"),

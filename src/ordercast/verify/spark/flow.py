@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import mmap
+import tempfile
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,26 +100,45 @@ class _OneGroup:
         elif len(self.values) == 1:
             yield from self.stage(self.values.start, self.columns.empty_table())
 
-    def value(self, table: pa.Table) -> int:
+    def value(self, table: pa.Table | pa.RecordBatch) -> int:
         number: Any = table.column(self.by)[0].as_py()
         return int(number)
 
 
 class _TwoSides(_OneGroup):
-    """The rows of a group, and those that every group gets; without any of these there is nothing to do."""
+    """The rows of a group, and those that every group gets; without any of these there is nothing to do.
+
+    The latter may be many: they are put into a file and read from there, so that memory holds what is looked at.
+    """
 
     def __init__(self, stage: Stage, by: str, values: range, columns: pa.Schema, others: list[str]) -> None:
         super().__init__(stage, by, values, columns)
         self.others = others
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = _table(batches)
-        if table is None:
-            return
-        sides: Any = np.asarray(table.column(_SIDE))
-        chosen = [taken(table, np.flatnonzero(sides == side)) for side in (0, 1)]
-        theirs = chosen[1].select([f"_{name}" for name in self.others]).rename_columns(self.others)
-        yield from self.stage(self.value(table), chosen[0].select(self.columns.names), theirs)
+        value, rows = None, []
+        with tempfile.TemporaryFile() as file:
+            writer = None
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                value = self.value(batch)
+                sides: Any = np.asarray(batch.column(_SIDE))
+                rows.append(taken(batch, np.flatnonzero(sides == 0)).select(self.columns.names))
+                theirs = taken(batch, np.flatnonzero(sides == 1)).select([f"_{name}" for name in self.others])
+                theirs = theirs.rename_columns(self.others)
+                writer = writer or pa.ipc.new_file(file, theirs.schema)
+                writer.write_batch(theirs)
+            if value is None or writer is None:
+                return
+            writer.close()
+            yield from self.stage(value, pa.Table.from_batches(rows), _mapped(file))
+
+
+def _mapped(file: IO[bytes]) -> pa.Table:
+    """The rows in a file, which stay there."""
+    file.flush()
+    return pa.ipc.open_file(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))).read_all()
 
 
 def _table(batches: Iterable[pa.RecordBatch]) -> pa.Table | None:

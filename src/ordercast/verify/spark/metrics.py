@@ -76,7 +76,7 @@ def _measured(spark: SparkSession, run: str, place: TracePlace) -> RunMetrics:
     from ordercast.verify.spark.flow import SparkFlow
 
     def buckets_for(rows: int) -> int:
-        return TaskCut.for_size(rows, 1, cores=cores_of(spark), task_bytes=task_bytes()).buckets
+        return TaskCut.for_size(rows, 1, 0, cores=cores_of(spark), task_bytes=task_bytes()).buckets
 
     manifest = place.manifest or Manifest(run_id=run, protocol="unstated", guarantee="unstated")
     flow = SparkFlow(spark, f"measuring {run}")
