@@ -70,7 +70,7 @@ MUTANTS = {
     "begins anew": (begins_anew, "leaders", 8),
     "asks nobody": (asks_nobody, "leaders", 2),
     "never stops": (never_stops, "members", 3),
-    "stops at gaps": (stops_at_gaps, "gaps", 14),
+    "stops at gaps": (stops_at_gaps, "gaps", 15),
     "waits for ever": (waits_for_ever, "hangs", 2),
 }
 """What is missing, and where it is seen: the family and seed of a run that it breaks."""
