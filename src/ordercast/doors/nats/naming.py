@@ -8,7 +8,6 @@ A Python client knows answers to its requests by the id of the request; for it, 
 from __future__ import annotations
 
 import base64
-import binascii
 from collections import OrderedDict
 
 from ordercast.core.errors import UsageError
@@ -63,7 +62,7 @@ def answered(subject: str) -> tuple[str, str] | None:
     coded = subject.removeprefix(_ANSWER)
     try:
         topic, _, request = base64.urlsafe_b64decode(coded + "=" * (-len(coded) % 4)).decode().partition("\n")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         raise UsageError(f"subject {subject[:60]!r} answers nothing") from None
     return topic, request
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 import msgspec
@@ -56,7 +55,7 @@ class PageOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             return self.text.encode()
         try:
             return base64.b64decode(self.base64 or "", validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise UsageError(f"base64: {error}") from None
 
 
