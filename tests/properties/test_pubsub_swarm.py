@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ordercast.broker.topics.topics import Topics
+from ordercast.core.ids import NodeId
 from tests.properties.pubsub_swarm import FAMILIES, try_seed
 from tests.support.seeds import fixed_and_todays
 
@@ -47,6 +48,21 @@ def test_clients_that_are_away_for_too_long_lose_their_sessions_with_full_outbox
     outboxes = [client.disk.unanswered for finding in findings for client in finding.world.clients.values()]
     assert len(lost) >= 6
     assert sum(map(len, outboxes)) >= 6
+
+
+def test_a_run_is_not_at_rest_before_a_follower_that_is_back_has_an_edge_and_its_topics() -> None:
+    """It is a member of no topic yet, so nothing else in the world says that something is still to come."""
+    finding = try_seed(920055, "filters-and-cuts")
+    assert not isinstance(finding, str)
+    assert finding.held, finding.problems
+    assert finding.world.clients[NodeId("c1")].delivered == finding.world.clients[NodeId("c0")].published > 0
+
+
+def test_a_filter_owes_topics_that_were_there_from_their_subscription_on() -> None:
+    """Its follower crashes between the answer to the filter and the first subscription to a topic that it found."""
+    finding = try_seed(920343, "filters-and-cuts")
+    assert not isinstance(finding, str)
+    assert finding.held, finding.problems
 
 
 def test_the_same_seed_gives_the_same_trace_under_every_hash_seed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, cast
 
 import pyarrow as pa
@@ -29,8 +30,8 @@ from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict
 from tests.support.pubsub_folding import let_fold, unfolded
 from tests.support.pubsub_liar import LIAR
 
-_NODE, _SEQ, _KIND, _TIME, _MSG, _INFO = map(
-    EVENT_SCHEMA.get_field_index, ("node", "seq", "kind", "time_ns", "msg", "info")
+_NODE, _SEQ, _KIND, _TIME, _MSG, _GROUP, _INFO = map(
+    EVENT_SCHEMA.get_field_index, ("node", "seq", "kind", "time_ns", "msg", "group", "info")
 )
 _HEARD = ("deliver", "subscribe", "unsubscribe")
 """Rows about what somebody is given; a liar is owed nothing."""
@@ -170,29 +171,56 @@ class SafeBook:
 
 
 class FilterBook:
-    """Whoever follows a filter must be given everything that is published on its topics once the overlay knows it."""
+    """Whoever follows a filter must be given everything that is published on its topics once the overlay knows it.
+
+    On topics that were there already it is owed what is published after its subscription to each of them; that is what
+    an application waits for (`until_found`).
+    """
 
     def __init__(self, world: PubsubWorld) -> None:
         self.world = world
         self.since: dict[tuple[NodeId, str, int], int] = {}
         """When which session of a client was told that its filter is known."""
+        self.before: dict[tuple[NodeId, str, int], frozenset[Topic]] = {}
+        """The topics of it that were there already."""
         self.delivered: dict[NodeId, set[str]] = {name: set() for name in world.clients}
         world.filter_watchers.append(self._follows)
         world.delivery_watchers.append(lambda client, entry: self.delivered[client.node].add(entry.id))
 
-    def _follows(self, client: SimClient, pattern: str, _topics: tuple[Topic, ...]) -> None:
-        self.since.setdefault((client.node, pattern, client.session), self.world.clock.now)
+    def _follows(self, client: SimClient, pattern: str, topics: tuple[Topic, ...]) -> None:
+        follower = client.node, pattern, client.session
+        if follower not in self.since:
+            self.since[follower], self.before[follower] = self.world.clock.now, frozenset(topics)
 
     def missed(self, rows: list[tuple[Any, ...]]) -> list[str]:
         """What others have, or will have, and a follower that is still there was never given."""
         published = [row for row in rows if row[_KIND] == "publish" and self._counts(row[_MSG])]
-        return [
-            f"missed by {name}, who follows {pattern}: {row[_MSG]}"
-            for (name, pattern, session), since in self.since.items()
-            if self._is_there(name, session)
-            for row in published
-            if row[_TIME] > since and matches(pattern, _topic_of(row[_MSG])) and row[_MSG] not in self.delivered[name]
+        subscribed = [
+            (row[_NODE], topic, row[_TIME]) for row in rows if row[_KIND] == "subscribe" for topic in row[_GROUP]
         ]
+        found = []
+        for (name, pattern, session), since in self.since.items():
+            if not self._is_there(name, session):
+                continue
+            begun = self._begun(name, since, self.before[name, pattern, session], subscribed)
+            found += [
+                f"missed by {name}, who follows {pattern}: {row[_MSG]}"
+                for row in published
+                if matches(pattern, _topic_of(row[_MSG]))
+                and row[_TIME] > begun.get(_topic_of(row[_MSG]), since)
+                and row[_MSG] not in self.delivered[name]
+            ]
+        return found
+
+    def _begun(
+        self, name: NodeId, since: int, before: frozenset[Topic], subscribed: list[tuple[str, Topic, int]]
+    ) -> dict[Topic, float]:  # fmt: skip
+        """From when on it is owed the topics that were there before its filter was known."""
+        begun: dict[Topic, float] = dict.fromkeys(before, inf)
+        for node, topic, time in subscribed:
+            if node == name and topic in begun and begun[topic] == inf:
+                begun[topic] = max(time, since)
+        return begun
 
     def _is_there(self, name: NodeId, session: int) -> bool:
         client = self.world.clients[name]

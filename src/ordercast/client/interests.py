@@ -123,6 +123,10 @@ class Interests(State):
                 self._subscribe_for(pattern, topic)
         return allows(self.watched, topic) and not self.replays.waits_to_join(topic)
 
+    def waiting(self) -> set[str]:
+        """Filters that no edge answers for at present."""
+        return self.unconfirmed if self.edge.attached else self.watched
+
     # The edge
 
     def edge_found(self) -> None:

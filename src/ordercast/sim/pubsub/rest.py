@@ -32,6 +32,7 @@ def _unrest(world: PubsubWorld) -> Iterator[str]:
             yield f"{name}: publications of {topic} that nobody else is known to have"
     for client in world.clients.values():
         yield from _client(client)
+    yield from _awaited(world, brokers)
     yield from _differences(world)
 
 
@@ -56,6 +57,8 @@ def _client(client: SimClient) -> Iterator[str]:
     machine = client.machine
     if machine is None or machine.ended:
         return
+    for pattern in sorted(machine.interests.waiting()):
+        yield f"{client.node}: its edge has not answered for {pattern}"
     for topic in sorted(machine.replays.topics):
         yield f"{client.node}: the past of {topic} is not all read"
     for topic, membership in sorted(machine.topics.items()):
@@ -64,6 +67,20 @@ def _client(client: SimClient) -> Iterator[str]:
             yield f"{client.node}: {topic} is {membership.phase}"
         if membership.outbox:
             yield f"{client.node}: {len(membership.outbox)} of {topic} in the outbox"
+
+
+def _awaited(world: PubsubWorld, brokers: dict[NodeId, Broker]) -> Iterator[str]:
+    """Members in advance (BRK-W2) that are there: they have not heard of their topic yet, or have not asked for it."""
+    sessions = {
+        client.machine.session.origin: name
+        for name, client in world.clients.items()
+        if client.machine is not None and not client.machine.ended
+    }
+    for broker in brokers.values():
+        if broker.tree.is_root:
+            for topic in broker.topics.book.topics():
+                for member in sorted(broker.topics.book.awaited(topic).keys() & sessions.keys()):
+                    yield f"{sessions[member]} has not come to {topic}"
 
 
 def _differences(world: PubsubWorld) -> Iterator[str]:
