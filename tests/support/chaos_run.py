@@ -32,7 +32,7 @@ from tests.support.pubsub_lab import TableWriter, between_the_living
 ROOT = Path(__file__).parents[2]
 SETTINGS = msgspec.structs.replace(testing.QUICK, member_timeout_ms=8000, lease_ms=800)
 _NODE, _KIND, _MSG, _TOPIC, _TIME = (
-    EVENT_SCHEMA.get_field_index(name) for name in ("node", "kind", "msg", "topic", "time_ns")
+    EVENT_SCHEMA.names.index(name) for name in ("node", "kind", "msg", "topic", "time_ns")
 )
 _STEP_S = 0.05
 _QUIET_S = 1.0

@@ -30,8 +30,8 @@ from ordercast.verify.verdict import FAIL, UNKNOWN, Verdict
 from tests.support.pubsub_folding import let_fold, unfolded
 from tests.support.pubsub_liar import LIAR
 
-_NODE, _SEQ, _KIND, _TIME, _MSG, _GROUP, _INFO = map(
-    EVENT_SCHEMA.get_field_index, ("node", "seq", "kind", "time_ns", "msg", "group", "info")
+_NODE, _SEQ, _KIND, _TIME, _MSG, _TOPIC, _INFO = map(
+    EVENT_SCHEMA.names.index, ("node", "seq", "kind", "time_ns", "msg", "topic", "info")
 )
 _HEARD = ("deliver", "subscribe", "unsubscribe")
 """Rows about what somebody is given; a liar is owed nothing."""
@@ -195,14 +195,13 @@ class FilterBook:
     def missed(self, rows: list[tuple[Any, ...]]) -> list[str]:
         """What others have, or will have, and a follower that is still there was never given."""
         published = [row for row in rows if row[_KIND] == "publish" and self._counts(row[_MSG])]
-        subscribed = [
-            (row[_NODE], topic, row[_TIME]) for row in rows if row[_KIND] == "subscribe" for topic in row[_GROUP]
-        ]
+        subscribed = [(row[_NODE], row[_TOPIC], row[_TIME]) for row in rows if row[_KIND] == "subscribe"]
         found = []
         for (name, pattern, session), since in self.since.items():
             if not self._is_there(name, session):
                 continue
             begun = self._begun(name, since, self.before[name, pattern, session], subscribed)
+            found += [f"{name}, who follows {pattern}, never came to {topic}" for topic, at in begun.items() if at == inf]
             found += [
                 f"missed by {name}, who follows {pattern}: {row[_MSG]}"
                 for row in published
