@@ -195,30 +195,30 @@ class FilterBook:
     def missed(self, rows: list[tuple[Any, ...]]) -> list[str]:
         """What others have, or will have, and a follower that is still there was never given."""
         published = [row for row in rows if row[_KIND] == "publish" and self._counts(row[_MSG])]
-        subscribed = [(row[_NODE], row[_TOPIC], row[_TIME]) for row in rows if row[_KIND] == "subscribe"]
         found = []
-        for (name, pattern, session), since in self.since.items():
+        for follower, since in self.since.items():
+            name, pattern, session = follower
             if not self._is_there(name, session):
                 continue
-            begun = self._begun(name, since, self.before[name, pattern, session], subscribed)
-            found += [f"{name}, who follows {pattern}, never came to {topic}" for topic, at in begun.items() if at == inf]
+            begun = self._begun(follower, rows)
+            found += [f"{name}, who follows {pattern}, never came to {topic}" for topic in begun if begun[topic] == inf]
             found += [
                 f"missed by {name}, who follows {pattern}: {row[_MSG]}"
                 for row in published
-                if matches(pattern, _topic_of(row[_MSG]))
-                and row[_TIME] > begun.get(_topic_of(row[_MSG]), since)
+                if matches(pattern, row[_TOPIC])
+                and row[_TIME] > begun.get(row[_TOPIC], since)
                 and row[_MSG] not in self.delivered[name]
             ]
         return found
 
-    def _begun(
-        self, name: NodeId, since: int, before: frozenset[Topic], subscribed: list[tuple[str, Topic, int]]
-    ) -> dict[Topic, float]:  # fmt: skip
+    def _begun(self, follower: tuple[NodeId, str, int], rows: list[tuple[Any, ...]]) -> dict[Topic, float]:
         """From when on it is owed the topics that were there before its filter was known."""
-        begun: dict[Topic, float] = dict.fromkeys(before, inf)
-        for node, topic, time in subscribed:
-            if node == name and topic in begun and begun[topic] == inf:
-                begun[topic] = max(time, since)
+        begun: dict[Topic, float] = dict.fromkeys(self.before[follower], inf)
+        for row in (row for row in rows if row[_NODE] == follower[0]):
+            if row[_KIND] == "recover" and dict(row[_INFO] or ())["state"] == "lost":
+                begun = dict.fromkeys(begun, inf)  # What a session before had subscribed to.
+            elif row[_KIND] == "subscribe" and begun.get(row[_TOPIC]) == inf:
+                begun[row[_TOPIC]] = max(row[_TIME], self.since[follower])
         return begun
 
     def _is_there(self, name: NodeId, session: int) -> bool:
@@ -228,10 +228,6 @@ class FilterBook:
     def _counts(self, message: str) -> bool:
         """Whether anybody was given it; what a dead publisher could not get rid of is owed to nobody."""
         return any(message in given for given in self.delivered.values())
-
-
-def _topic_of(message: str) -> Topic:
-    return Topic(message.partition("/")[2].rpartition("#")[0])
 
 
 def run_pubsub(
