@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ordercast.trace.store import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-_VOID = frozenset({"br", "hr", "img", "meta"})
+_VOID = frozenset({"br", "hr", "img", "meta", "wbr"})
 
 
 class Markup(str):
@@ -36,23 +36,38 @@ def join(children: Iterable[str]) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else html.escape(child) for child in children))
 
 
-def table(caption: str, headers: Sequence[str], rows: Iterable[Sequence[str]], *, numeric_from: int = 1) -> Markup:
-    """A table whose first column names the row; columns from `numeric_from` on align as numbers do."""
-    head = tag("tr", *(_cell("th", header, index >= numeric_from, scope="col") for index, header in enumerate(headers)))
+def table(
+    caption: str,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numeric_from: int = 1,
+    numeric: Collection[int] | None = None,
+    stacked: bool = False,
+) -> Markup:
+    """A table whose first column names the row; columns from `numeric_from` on, or the `numeric` ones, hold numbers.
+
+    A `stacked` one, of sentences, puts the cells of a row one under the other where the screen is narrow.
+    """
+    aligned = range(numeric_from, len(headers)) if numeric is None else numeric
+    head = tag("tr", *(_cell("th", header, index in aligned, scope="col") for index, header in enumerate(headers)))
     body = [
         tag(
             "tr",
-            _cell("th", row[0], numeric_from == 0, scope="row"),
-            *(_cell("td", value, index >= numeric_from) for index, value in enumerate(row[1:], 1)),
+            _cell("th", row[0], 0 in aligned, scope="row"),
+            *(
+                _cell("td", value, index in aligned, **({"data_label": headers[index]} if stacked else {}))
+                for index, value in enumerate(row[1:], 1)
+            ),
         )
         for row in rows
     ]
     parts = tag("caption", caption), tag("thead", head), tag("tbody", *body)
-    return tag("div", tag("table", *parts), class_="wide")
+    return tag("div", tag("table", *parts, **({"class_": "stacked"} if stacked else {})), class_="wide")
 
 
-def _cell(name: str, value: str, numeric: bool, /, **attributes: str) -> Markup:
-    if numeric:
+def _cell(name: str, value: str, is_number: bool, /, **attributes: str) -> Markup:
+    if is_number:
         attributes["class_"] = "number"
     return tag(name, value, **attributes)
 
@@ -158,7 +173,11 @@ figure img { background: #fff; padding: .5rem; }
 footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
 @media screen and (max-width: 40rem) { main { padding: 1.2rem .8rem 3rem; } h1 { font-size: 1.4rem; }
   dl { grid-template-columns: 1fr; gap: 0; } dt { margin-top: .5rem; } th, td { padding-right: .6rem; }
-  figure { overflow-x: auto; } figure svg { min-width: 34rem; } }
+  table { min-width: 0; } figure { overflow-x: auto; } figure svg, figure img { min-width: 34rem; }
+  .stacked, .stacked caption, .stacked tbody, .stacked tr, .stacked th, .stacked td { display: block; }
+  .stacked thead { display: none; } .stacked tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }
+  .stacked th, .stacked td { border: 0; padding: .1rem 0; overflow-wrap: anywhere; }
+  .stacked td::before { content: attr(data-label) " "; color: var(--soft); } }
 @media print { body { background: #fff; font-size: 11pt; } main { max-width: none; padding: 0; }
   h2 { break-before: auto; } figure, table, details { break-inside: avoid; } .wide { overflow: visible; } }
 """

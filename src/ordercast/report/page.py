@@ -261,8 +261,8 @@ def _curves(name: str, spreads: Mapping[str, Distribution | None], title: str, u
     if not known:
         return Markup("")
     told = [
-        f"{label or 'median'} {rows.number(spread.p50)} {unit}, p99 {rows.number(spread.p99)} {unit}"
+        f"{f'{label}: ' if label else ''}median {rows.number(spread.p50)} {unit}, p99 {rows.number(spread.p99)} {unit}"
         for label, spread in known.items()
     ]
-    words = f"{'medians ' if len(known) > 1 else ''}{'; '.join(told)}"
+    words = "; ".join(told)
     return figure(cumulative(name, known, unit, f"{title}: {words}"), title, words)

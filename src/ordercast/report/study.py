@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import base64
 import mimetypes
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ordercast.report.html import Markup, definitions, page, table, tag, write_page
+from ordercast.report.html import Markup, definitions, join, page, table, tag, write_page
 from ordercast.report.rows import NONE, number
 from ordercast.trace.store import TraceError
 
-_FEW_COLUMNS = 10
-"""So many fit side by side."""
+_LETTERS = 98
+"""So many fit side by side on a wide screen, the space between columns included."""
+_BETWEEN = 1.6
+_BOLD = 1.1
+"""How much wider a letter of a header is than one below it."""
+_FOR_MEASURED = 40
+"""So many letters parameters must leave if they are to stand beside what was measured."""
+_LONGEST_CELL = 24
+"""Words of more letters go on in the next line."""
+_ROW = "row"
 _HOLDS = {True: ("✓ holds", "pass"), False: ("✗ does not hold", "fail"), None: ("? not decided", "unknown")}
 
 
@@ -113,7 +122,7 @@ def _claims(claims: list[dict[str, Any]]) -> list[Markup]:
             cells.append((_words(claim["id"]), badge, *told))
         headers = "claim", "here", "statement", "measured", "source"
         found.append(tag("h2", f"Claims {whose}"))
-        found.append(table(f"{_count(some)} hold", headers, cells, numeric_from=5))
+        found.append(table(f"{_count(some)} hold", headers, cells, numeric=(), stacked=True))
     return found
 
 
@@ -148,14 +157,54 @@ def _results(results: ResultTable) -> list[Markup]:
 
 
 def _blocks(columns: dict[str, tuple[Any, ...]], varied: list[str], measured: list[str]) -> list[Markup]:
-    beside = max(_FEW_COLUMNS - len(varied), 3)
+    """As many columns beside each other as fit. Where the parameters alone take all the room, rows have numbers."""
+    beside = varied
+    if _LETTERS - sum(_width(name, columns[name]) for name in varied) < _FOR_MEASURED:
+        columns = {_ROW: tuple(range(1, len(next(iter(columns.values()))) + 1)), **columns}
+        beside, measured = [_ROW], [*varied, *measured]
+    room = _LETTERS - sum(_width(name, columns[name]) for name in beside)
     found = []
-    for start in range(0, max(len(measured), 1), beside):
-        names = [*varied, *measured[start : start + beside]]
-        cells = [[_words(value) for value in row] for row in zip(*(columns[name] for name in names), strict=True)]
-        shown = ", ".join(measured[start : start + beside]) or "what was run"
-        found.append(tag("details", tag("summary", shown), table("One row a configuration", names, cells)))
+    for names in _packed({name: _width(name, columns[name]) for name in measured}, room) or [[]]:
+        shown = [*beside, *names]
+        cells = [[_words(value) for value in row] for row in zip(*(columns[name] for name in shown), strict=True)]
+        headers = [join(_breakable(name)) for name in shown]
+        numeric = [place for place, name in enumerate(shown) if _is_numeric(columns[name])]
+        caption = "One row a configuration" + (", which has the same number in every table" if beside == [_ROW] else "")
+        summary = tag("summary", ", ".join(names) or "what was run")
+        found.append(tag("details", summary, table(caption, headers, cells, numeric=numeric)))
     return found
+
+
+def _packed(widths: dict[str, float], room: float) -> list[list[str]]:
+    """The columns in their order, in groups that fit into the room; one that fits nowhere is alone."""
+    groups: list[list[str]] = []
+    left = 0.0
+    for name, width in widths.items():
+        if not groups or width > left:
+            groups.append([])
+            left = room
+        groups[-1].append(name)
+        left -= width
+    return groups
+
+
+def _width(name: str, values: Sequence[Any]) -> float:
+    """Letters that a column needs; its name may be broken after an underscore, and long words go on below."""
+    longest = max((len(_words(value)) for value in values), default=0)
+    if not _is_numeric(values):
+        longest = min(longest, _LONGEST_CELL)
+    return max(longest, _BOLD * max(map(len, name.split("_")))) + _BETWEEN
+
+
+def _breakable(name: str) -> list[str]:
+    """The name and where it may be broken."""
+    *parts, last = name.split("_")
+    return [piece for part in parts for piece in (f"{part}_", tag("wbr"))] + [last]
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in known)
 
 
 def _failed(failed: list[dict[str, Any]]) -> list[Markup]:
@@ -169,7 +218,7 @@ def _failed(failed: list[dict[str, Any]]) -> list[Markup]:
         for entry in failed
     ]
     headers = "configuration", "error"
-    return [tag("h2", "Failed configurations"), table("These gave no result", headers, cells, numeric_from=2)]
+    return [tag("h2", "Failed configurations"), table("These gave no result", headers, cells, numeric=(), stacked=True)]
 
 
 def _words(value: Any) -> str:

@@ -12,6 +12,7 @@ import pytest
 from ordercast.experiments.ginger import FAULTS_STUDY, KEYS_STUDY, REPAIR_STUDY, SCENARIOS_STUDY, STUDIES
 from ordercast.experiments.ginger.delays import Doors
 from ordercast.experiments.ginger.reference import PROTOTYPE_KEYS_MS, PROTOTYPE_MS
+from ordercast.experiments.ginger.repairs import Mended, took
 from ordercast.experiments.ginger.runs import measure, measure_repair
 from ordercast.experiments.ginger.setting import (
     BROKERS,
@@ -123,6 +124,19 @@ def test_repairs_of_five_rounds_that_are_shorter_than_of_four_are_not_hidden_by_
     claim = judged(REPAIR_STUDY, rows)["Q1"]
     assert "4 rounds 2500" in claim.measured
     assert claim.holds is False
+
+
+def test_a_repair_that_is_the_same_in_several_scenarios_under_one_seed_is_counted_once() -> None:
+    """Scenarios share what is drawn for a seed: b5 loses b1 in S1, S3 and S5, and finds the same place in each."""
+
+    def lost_b1(scenario: str, seed: int, ms: float) -> Mended:
+        return Mended(scenario, seed, "b5", "b1", "b2", 1, ms / 2, ms, 0.0)
+
+    shared = [lost_b1(scenario, seed, 400.0 + seed) for scenario in ("S1", "S3", "S5") for seed in range(2)]
+    other = lost_b1("E6", 0, 700.0)
+
+    assert took([*shared, other]) == estimate([400.0, 401.0, 700.0])
+    assert took(shared, lambda repair: repair.attached_ms) == estimate([200.0, 200.5])
 
 
 def test_every_seed_of_the_repair_study_has_latencies_of_its_own_within_the_sources_ranges() -> None:

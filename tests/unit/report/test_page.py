@@ -31,7 +31,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        if tag not in {"meta", "img", "br"}:
+        if tag not in {"meta", "img", "br", "wbr"}:
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -149,3 +149,9 @@ def test_a_page_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Pat
     with pytest.raises(TraceError, match=r"taken: cannot be written: Is a directory"):
         write_report(taken, [one_run()])
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_the_words_of_a_single_named_curve_say_what_its_numbers_are() -> None:
+    one = full_metrics(latency_ms={"causal": spread(42.7)})
+    text = Page(render([RunReport(manifest(), verdict(), one)])).text
+    assert re.search(r"Latency from publication to delivery : causal: median [\d.]+ ms, p99 [\d.]+ ms\.", text)

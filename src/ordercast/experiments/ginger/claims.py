@@ -125,7 +125,7 @@ def _more_rounds(results: Results) -> SourceClaim:
         "Q1",
         "Repair time, from the loss of the parent to the last missed publication, grows with the rounds: its mean "
         "increases from every number of rounds to the next (repairs without an election of one's own).",
-        f"mean ms with n repairs, smallest to largest: {told}. With the same rounds, distance decides. "
+        f"mean ms of n different repairs, smallest to largest: {told}. With the same rounds, distance decides. "
         f"{PROTOTYPE_REPAIRS}",
         rises([found.mean for found in means if found is not None]),
     )
@@ -142,7 +142,7 @@ def _elections(results: Results) -> SourceClaim:
     winners = [r for r in children if not r.parent]
     others = [r for r in children if r.parent]
     names = ("S2", "S4")
-    elections = {name: estimate(r.election_ms for r in winners if r.scenario == name) for name in names}
+    elections = {name: took((r for r in winners if r.scenario == name), lambda r: r.election_ms) for name in names}
     told = ", ".join(f"{name} {shown(found)}" for name, found in elections.items())
     rest = ", ".join(f"{name} {shown(took([r for r in others if r.scenario == name]))}" for name in names)
     elected = sorted({r.broker for r in winners})
