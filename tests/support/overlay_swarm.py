@@ -95,7 +95,8 @@ def primary_run(seed: int, *, durable: bool = True) -> Lab:
 def half_down_run(seed: int) -> Lab:
     """Half of the brokers die and one of them returns: a bare majority, which answers in step over equal links."""
     draw = drawn("half_down", seed)
-    size = draw("size").choice([4, 6, 8])
+    size = draw("size").choice([4, 6, 8, 12])
+    latency_ms = draw("latency").choice([5.0, 20.0, 50.0, 100.0])
     star: dict[str, str | None] = {f"b{i}": "b0" if i else None for i in range(size)}
     lab = Lab(
         random_parents(draw("tree"), size) if draw("shape").random() < 0.6 else star,
@@ -103,10 +104,11 @@ def half_down_run(seed: int) -> Lab:
             partitions="primary", retry_ms=draw("retry").choice([100, 300]), lease_ms=draw("lease").choice([1000, 3000])
         ),
         seed=seed,
-        latency=lambda _source, _target: 5.0,
+        latency=lambda _source, _target: latency_ms,
         timing=Timing(detection_ms=draw("detection").choice([0, 0, 5, 50])),
         durable=draw("disks").random() < 0.5,
     )  # fmt: skip
+    lab.settle()  # The first lease may be too short for so deep a tree, and is longer from then on.
     victims = draw("victims").sample(sorted(lab.parents), size // 2)
     if lab.root() not in victims and draw("root").random() < 0.7:
         victims[0] = lab.root()

@@ -104,8 +104,9 @@ class Election(TreePart):
         elif self.state.is_root or self.lease.hears_root(node):
             self._reply(line, packet.number, "ROOT")
         elif self.state.seeking and self.seeker.claims_soon() and better(self.state.rank, packet.rank):
+            self.terms.heard_of(packet.number)
             self._reply(line, packet.number, "BETTER")
-            if self.seeker.idle and not self.seeker.knows_better():
+            if self.seeker.idle and not self.seeker.has_met_better():
                 self.start()
         elif packet.number <= self.state.term[0] or not self._may_promise(node, packet):
             self._reply(line, packet.number, "STALE")

@@ -328,8 +328,10 @@ class Seeker(TreePart):
 
     def knows_better(self) -> bool:
         """BRK-O12.1. Where partitions are possible the better one may be unable to reach a majority."""
-        if self.stubborn:
-            return False
+        return not self.stubborn and self.has_met_better()
+
+    def has_met_better(self) -> bool:
+        """Whether a better one, which is not believed dead, has shown itself in this round of the search."""
         return any(
             better(rank, self.state.rank) and not self.state.believed_dead(node)
             for node, rank in sorted(self._tops.items())

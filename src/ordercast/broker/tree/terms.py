@@ -21,11 +21,16 @@ class Terms(TreePart):
         self.promised = number
         self.promised_rank: Rank | None = None
         self.claimant: NodeId = NOBODY
+        self._heard_of = 0
 
     @property
     def highest(self) -> int:
         """The highest number that this broker knows of."""
-        return max(self.state.term[0], self.promised)
+        return max(self.state.term[0], self.promised, self._heard_of)
+
+    def heard_of(self, number: int) -> None:
+        """Somebody claims it in vain: an own claim is to have a higher number, though this one was not promised."""
+        self._heard_of = max(self._heard_of, number)
 
     def learn_of(self, number: int) -> None:
         """Somebody has promised or seen this number: there is, or was, a tree; nothing below it is claimed."""
