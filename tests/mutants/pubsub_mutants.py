@@ -24,7 +24,7 @@ from ordercast.client.joining import TopicJoining
 from ordercast.client.machine import ClientMachine
 from ordercast.client.membership import Membership
 from ordercast.client.ports import ClientApp
-from ordercast.core.ids import NodeId
+from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.process import Connection, Wires
 from ordercast.pubsub.client_packets import Denied, Entries, Live, TopicState
 from ordercast.pubsub.publications import Publication
@@ -151,6 +151,13 @@ class OpensAtOnce(Authority):
         return True
 
 
+class CountsNoFollowers(Authority):
+    """BRK-W2: who follows a filter is a member of a topic that begins once its edge has told it, and not before."""
+
+    def followers(self, topic: Topic) -> dict[Origin, int]:
+        return {}
+
+
 class LocksBlockAll(Ordering):
     """BRK-A11: a locked key stops whatever carries it, also what other brokers have admitted."""
 
@@ -261,6 +268,7 @@ MUTANTS: dict[str, Parts] = {
     "A5-set-difference": _with_topics(channels_type=LastIds),
     "A6-until-stable": _with_topics(channels_type=ShortBuffer),
     "A9-opening": _with_topics(authority_type=OpensAtOnce),
+    "W2-followers": _with_topics(authority_type=CountsNoFollowers),
     "A10-unanimous": _with_tree(election_type=Proclaimed),
     "A11-local-locks": _with_topics(ordering_type=LocksBlockAll),
     "A12-grounded": _with_topics(channels_type=NeverGrounded),

@@ -15,6 +15,7 @@ OTHERS = 60
 CAUGHT = [
     ("A1-history", 0, "slow-detection", "have not the same"),
     ("C6-outbox", 0, "one-key", "in the outbox"),
+    ("W2-followers", 0, "filters", "agreement"),
     ("C9-again", 2, "fenced", "which nobody published"),
     ("C9-row", 0, "fenced", "agreement"),
     ("A2-confirmation", 0, "one-key", "agreement"),

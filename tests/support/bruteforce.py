@@ -224,13 +224,15 @@ class Definition:
             for (owner, x), seq in self.pos.items()
         )  # fmt: skip
 
-    def _stays(self, receiver: Receiver, topic: str) -> list[tuple[Moment | None, Moment | None, Moment | None, bool]]:
+    def _stays(self, receiver: Receiver, topic: str, until: int | None = None) -> list[Any]:
         """Begin, where it began to end, where its end was complete, and whether it only ended with the run.
 
-        A begin of None is before everything, an end of None never comes; nothing comes after a moment of NEVER.
+        A begin of None is before everything, an end of None never comes; nothing comes after a moment of NEVER. With
+        `until`, as it was before the row of that seq.
         """
         in_group = receiver[0] in (self.groups or {}).get(topic, [])
         mine = [row for row, owner in zip(self.rows, self.owner, strict=True) if owner == receiver]
+        mine = [row for row in mine if until is None or row["seq"] < until]
         begin: Moment | str | None = "out"
         if in_group:
             first = [
@@ -255,6 +257,8 @@ class Definition:
                 if begin in ("out", NEVER):
                     confirmed = NEVER if pending else now
                     begin = None if info.get("from") == "everything" and not pending else confirmed
+                    if info.get("from") == "filter" and not pending and not stays:
+                        begin = self._followed(receiver, info["filter"], now)
                 elif info.get("from") == "membership":
                     begin = confirmed
             elif exits and begin != "out" and pending:
@@ -265,6 +269,13 @@ class Definition:
         if begin != "out":
             stays.append((begin, stop, NEVER if stop is not None else None, False))
         return stays
+
+    def _followed(self, receiver: Receiver, filter_: str, now: Moment) -> Moment | None:
+        """Where the open stay of a filter began that led to a subscription; now, if there is none."""
+        for begin, _, end, _ in self._stays(receiver, filter_, until=now[0])[-1:]:
+            if end in (None, NEVER):
+                return begin if begin is None else min(begin, now)
+        return now
 
     def _own_implied(self) -> bool:
         if self.own_deliveries is not None:

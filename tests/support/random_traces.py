@@ -13,6 +13,7 @@ from ordercast.trace.store import Manifest
 
 Row = dict[str, Any]
 TOPICS = ("red", "blue")
+FILTER = "any.>"
 KEYS = ("k", "l")
 GUARANTEES = ("eventual", "fifo", "causal", "total", "optimistic-causal", "atomic")
 
@@ -235,11 +236,12 @@ def _change_membership(execution: Execution, node: str) -> None:
     rng, mine = execution.rng, execution.topics_of[node]
     what = rng.random()
     topics = list(TOPICS) if rng.random() < 0.2 else [rng.choice(TOPICS)]  # As a filter does: several at once.
+    _change_filter(execution, node)
     info = {"pending": "true"} if rng.random() < execution.shape.pending else None
     if what < 0.65:
         mine.update(topics)
         for topic in topics:
-            told = {**(info or {}), **_past(execution), **_keeps_order(execution)}
+            told = {**(info or {}), **_past(execution), **_led_by(execution, topic), **_keeps_order(execution)}
             execution.log(node, "subscribe", topic=topic, info=told or None)
     elif what < 0.9:
         mine.difference_update(topics)
@@ -250,6 +252,21 @@ def _change_membership(execution: Execution, node: str) -> None:
         execution.log(node, "leave")
     else:
         execution.log(node, "join")
+
+
+def _change_filter(execution: Execution, node: str) -> None:
+    """Drawn beside the other draws, which it leaves as they were."""
+    rng = random.Random(f"filter {execution.shape} {len(execution.rows)}")
+    if rng.random() < execution.shape.past:
+        info = {"pending": "true"} if rng.random() < execution.shape.pending else None
+        execution.log(node, rng.choice(["subscribe", "subscribe", "unsubscribe"]), topic=FILTER, info=info)
+
+
+def _led_by(execution: Execution, topic: str) -> dict[str, str]:
+    """Drawn beside the other draws, which it leaves as they were."""
+    rng = random.Random(f"led by {execution.shape} {len(execution.rows)}")
+    led = rng.random() < execution.shape.past / 2
+    return {"from": "filter", "filter": rng.choice([FILTER, FILTER, *{*TOPICS} - {topic}])} if led else {}
 
 
 def _keeps_order(execution: Execution) -> dict[str, str]:

@@ -60,6 +60,38 @@ def test_who_comes_with_the_past_a_second_time_owes_each_message_once(about: Any
     assert verdicts(with_past(*(line for line in told if line != "q delivers m1")), about) == ("pass", "fail")
 
 
+def through_filter(*lines: str) -> list[Row]:
+    """Rows as usual; `found` begins a subscription to a topic that began after the filter `>` was followed."""
+    made = rows(*[line.removeprefix("found ") for line in lines])
+    for row, line in zip(made, lines, strict=True):
+        if line.startswith("found "):
+            row["info"] = {"from": "filter", "filter": ">"}
+    return made
+
+
+FOUND = ("q subscribes >", "q publishes word", "q delivers word", "p delivers word", *M1, "found q subscribes t")
+"""The word tells p, who shares no clock with q, that q follows."""
+
+
+@pytest.mark.parametrize("clock", ["local", "global"])
+def test_who_followed_a_filter_owes_what_was_published_on_a_topic_since(clock: str) -> None:
+    about = manifest(guarantee="eventual", groups={"t": ["p"], "u": ["p", "q"]}, clock=clock)
+
+    def on_another(made: list[Row]) -> list[Row]:
+        return [row | {"topic": "u"} if (row["kind"], row.get("msg")) == ("publish", "word") else row for row in made]
+
+    assert verdicts(on_another(through_filter(*FOUND, "q delivers m1")), about) == ("pass", "pass")
+    assert verdicts(on_another(through_filter(*FOUND)), about) == ("pass", "fail")
+    assert verdicts(on_another(rows(*[line.removeprefix("found ") for line in FOUND])), about) == ("pass", "pass")
+
+
+def test_a_filter_counts_for_a_topic_only_until_it_is_left() -> None:
+    left = ("q subscribes >", "found q subscribes t", "q unsubscribes t", *M1, "found q subscribes t")
+    assert verdicts(through_filter(*left), GLOBAL) == ("pass", "pass")
+    given_up = ("q subscribes >", "q unsubscribes >", *M1, "found q subscribes t")
+    assert verdicts(through_filter(*given_up), GLOBAL) == ("pass", "pass")
+
+
 BEGINS = ("pending q subscribes t", "p publishes m1", "p delivers m1")
 
 

@@ -66,6 +66,9 @@ def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Save
         last_ns = min(row.time_ns, now_ns)
         if row.kind in ("subscribe", "unsubscribe"):
             subscribed[row.topic] = row.kind == "subscribe"
+    for pattern in kept.followed:
+        if not subscribed.get(pattern):
+            journal.event("subscribe", now_ns, {"topic": pattern})
     for topic, saved in sorted(kept.topics.items()):
         if saved.receives and saved.granted and not subscribed.get(topic):
             journal.event("subscribe", now_ns, {"topic": topic})

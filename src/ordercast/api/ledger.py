@@ -151,6 +151,7 @@ class SqliteLedger:
         self.set_fact("session", session)
         self.set_fact("attach_no", 0)
         self.set_fact("lost", 0)
+        self.followed(())
         self._plain = origin_of(NodeId(client), session)
         self.ticket("", b"")
         for topic, kept in self._topics.items():
@@ -192,9 +193,11 @@ class SqliteLedger:
             topics[Topic(topic)].base_seals = _decode_seals(body)
         for topic, body in self._db.execute("SELECT topic, body FROM replays"):
             topics[Topic(topic)].replay = _decode_replay(body)
-        patterns = tuple(filter(None, str(self.fact("watched") or "").split(" ")))
+        watched, followed = (
+            tuple(filter(None, str(self.fact(name) or "").split(" "))) for name in ("watched", "followed")
+        )
         return SavedClient(
-            int(self.fact("attach_no") or 0), topics, patterns, str(self.fact("ticket") or ""),
+            int(self.fact("attach_no") or 0), topics, watched, followed, str(self.fact("ticket") or ""),
             self._bytes("ticket_seal"), self._closed.summary(),
         )  # fmt: skip
 
@@ -237,6 +240,9 @@ class SqliteLedger:
 
     def watched(self, patterns: tuple[str, ...]) -> None:
         self.set_fact("watched", " ".join(patterns))
+
+    def followed(self, patterns: tuple[str, ...]) -> None:
+        self.set_fact("followed", " ".join(patterns))
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         kept = self._of(topic)

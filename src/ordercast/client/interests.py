@@ -18,8 +18,12 @@ class Interests(State):
     """The subscriptions of a client, to topics and to filters. Every topic of a filter becomes one of its own."""
 
     constant: ClassVar[tuple[str, ...]] = ("session", "topics", "edge", "ledger", "joining", "replays")
+    derived: ClassVar[tuple[str, ...]] = ("followed",)
 
-    def __init__(self, session: Session, joining: TopicJoining, replays: Replays, watched: tuple[str, ...]) -> None:
+    def __init__(
+        self, session: Session, joining: TopicJoining, replays: Replays, watched: tuple[str, ...],
+        followed: tuple[str, ...],
+    ) -> None:  # fmt: skip
         self.session = session
         self.topics = session.topics
         self.edge = session.edge
@@ -27,6 +31,8 @@ class Interests(State):
         self.joining = joining
         self.replays = replays
         self.watched: set[str] = set(watched)
+        self.followed: set[str] = set(followed)
+        """Filters that are confirmed, whichever edge it was: each counts for all topics that have begun since."""
         self.pasts: dict[str, PastStart] = {}
         """Filters whose topics begin in the past."""
         self.unconfirmed: set[str] = set()
@@ -85,6 +91,10 @@ class Interests(State):
         self.watched.remove(pattern)
         self.pasts.pop(pattern, None)
         self.ledger.watched(tuple(sorted(self.watched)))
+        if pattern in self.followed:
+            self.followed.remove(pattern)
+            self.ledger.followed(tuple(sorted(self.followed)))
+            self.session.wires.note("unsubscribe", {"topic": pattern})
         self._answered(pattern)
 
     def _answered(self, pattern: str) -> None:
@@ -104,12 +114,22 @@ class Interests(State):
             self.finding[packet.pattern] = found
         else:
             self._answered(packet.pattern)
+            self._confirmed(packet.pattern)
             self.session.app.watching(packet.pattern, found)
+
+    def _confirmed(self, pattern: str) -> None:
+        if pattern not in self.followed:
+            self.followed.add(pattern)
+            self.ledger.followed(tuple(sorted(self.followed)))
+            self.session.wires.note("subscribe", {"topic": pattern, "broker": self.edge.broker})
 
     def _subscribe_for(self, pattern: str, topic: Topic) -> None:
         past = self.pasts.get(pattern)
         if past is None:
+            begun = pattern in self.followed and topic not in self.topics
             self.subscribe(topic)
+            if begun and topic in self.topics:
+                self.topics[topic].since = pattern
         else:
             self.subscribe_from(topic, past.of(topic), latest_only=past.latest_only, optional=True)
 
@@ -122,6 +142,12 @@ class Interests(State):
             if matches(pattern, topic):
                 self._subscribe_for(pattern, topic)
         return allows(self.watched, topic) and not self.replays.waits_to_join(topic)
+
+    def begun_since(self, topic: Topic) -> str:
+        """A confirmed filter that a topic has begun after which it takes in and nobody has told of; empty: none is."""
+        if topic in self.topics:
+            return ""
+        return next((pattern for pattern in sorted(self.followed) if matches(pattern, topic)), "")
 
     def waiting(self) -> set[str]:
         """Filters that no edge answers for at present."""

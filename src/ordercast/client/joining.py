@@ -26,6 +26,8 @@ from ordercast.pubsub.received import Vector
 
 INFO_FROM, FROM_EVERYTHING, FROM_MEMBERSHIP = "from", "everything", "membership"
 """In the row of a subscription: it has the whole past of its topic; it has not after all, a part is lost (ARC-S5)."""
+FROM_FILTER, INFO_FILTER = "filter", "filter"
+"""In the row of a subscription: it has everything since this filter was confirmed, the topic began later (BRK-W2)."""
 _MOST_AT_ONCE = 256
 """Topics that an edge is asked to confirm at a time."""
 
@@ -167,11 +169,17 @@ class TopicJoining(State):
             membership.receiving = True
             session.ledger.member(packet.topic, receives=True, granted=True)
             info = {"topic": packet.topic, "broker": session.edge.broker}
-            whole = {INFO_FROM: FROM_EVERYTHING} if self.past.is_whole(packet.topic) else {}
-            session.wires.note("subscribe", {**info, **whole})
+            session.wires.note("subscribe", {**info, **self._beginning(membership)})
+            membership.since = ""
         membership.granted(packet.base, aged=packet.aged)
         self.stability.raise_base(membership, packet.base)
         self.past.granted(membership, membership.with_closed(packet.base, session.closed))
+
+    def _beginning(self, membership: Membership) -> dict[str, str]:
+        """From when on it is owed what is published, if not from now on."""
+        if self.past.is_whole(membership.topic):
+            return {INFO_FROM: FROM_EVERYTHING}
+        return {INFO_FROM: FROM_FILTER, INFO_FILTER: membership.since} if membership.since else {}
 
     def live(self, packet: Live) -> None:
         """BRK-C6: the outbox again, in order, then what is new."""

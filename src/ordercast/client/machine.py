@@ -71,7 +71,7 @@ class ClientMachine(ProcessMachine):
         self.looks = Looks(self.session)
         self.deliveries = Deliveries(self.session, self.stability, self.joining)
         self.replays = self.joining.past = self.deliveries.replays = self.make_replays()
-        self.interests = Interests(self.session, self.joining, self.replays, kept.watched)
+        self.interests = Interests(self.session, self.joining, self.replays, kept.watched, kept.followed)
         self.answers = Answers(self.session, self.stability, self.joining)
         self._unfinished = {topic: saved.replay for topic, saved in kept.topics.items() if saved.replay is not None}
         self.ended = False
@@ -158,7 +158,10 @@ class ClientMachine(ProcessMachine):
         return first
 
     def _join_to_publish(self, topic: Topic) -> Membership:
-        return self.joining.want(topic, receives=self.interests.receive_what_is_published(topic))
+        since = self.interests.begun_since(topic)
+        membership = self.joining.want(topic, receives=self.interests.receive_what_is_published(topic))
+        membership.since = since or membership.since
+        return membership
 
     def subscribe(self, topic: Topic) -> None:
         """Become a receiving member; `app.live` follows."""

@@ -31,6 +31,7 @@ class Membership(State):
     """The client's state of one topic, whichever broker is its edge."""
 
     constant: ClassVar[tuple[str, ...]] = ("topic",)
+    derived: ClassVar[tuple[str, ...]] = ("since",)
 
     def __init__(self, topic: Topic, origin: Origin, saved: SavedTopic | None = None) -> None:
         kept = saved or SavedTopic()
@@ -43,6 +44,8 @@ class Membership(State):
         """What the Subscribe that is under way, or was granted, said."""
         self.receiving = bool(kept.receives) and kept.granted
         """Whether deliveries go to the application: from the first grant until it unsubscribes."""
+        self.since = ""
+        """The filter that was confirmed before the topic began, and made this client a member of it from then on."""
         self.counted = kept.receives is not None
         """The broker tree may count this client among the members: it has to take leave, or come back."""
         self.open = True
@@ -209,6 +212,7 @@ class Membership(State):
     def end_deliveries(self) -> None:
         """The application takes no more: what it was handed counts as taken."""
         self.receiving = False
+        self.since = ""
         self.history = self.kept()
         self.untaken.clear()
         self.taken_of_first = 0

@@ -55,6 +55,7 @@ class MemoryClientLedger:
         self.origin = origin
         self._attach_no = 0
         self._watched: tuple[str, ...] = ()
+        self._followed: tuple[str, ...] = ()
         self._topics: dict[Topic, _Topic] = {}
         self._plain = origin
         self._ticket, self._ticket_seal = "", b""
@@ -66,8 +67,9 @@ class MemoryClientLedger:
         """A copy: nothing that is written later shows in it."""
         topics = {topic: self._topics[topic].saved(self.origin) for topic in sorted(self._topics)}
         return SavedClient(
-            self._attach_no, topics, self._watched, self._ticket, self._ticket_seal, self._closed.summary()
-        )
+            self._attach_no, topics, self._watched, self._followed, self._ticket, self._ticket_seal,
+            self._closed.summary(),
+        )  # fmt: skip
 
     def attach(self, attach_no: int) -> None:
         self._attach_no = attach_no
@@ -90,6 +92,9 @@ class MemoryClientLedger:
 
     def watched(self, patterns: tuple[str, ...]) -> None:
         self._watched = patterns
+
+    def followed(self, patterns: tuple[str, ...]) -> None:
+        self._followed = patterns
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         kept = self._of(topic)

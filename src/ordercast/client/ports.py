@@ -122,6 +122,8 @@ class SavedClient(msgspec.Struct):
     attach_no: int = 0
     topics: dict[Topic, SavedTopic] = {}
     watched: tuple[str, ...] = ()
+    followed: tuple[str, ...] = ()
+    """Those of them that were confirmed."""
     ticket: str = ""
     """BRK-F1: of the session, with the proof of it."""
     ticket_seal: bytes = b""
@@ -146,7 +148,11 @@ class ClientLedger(Protocol):
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
         """Write this client's membership in the topic, had or wanted; None: none any more."""
 
-    def watched(self, patterns: tuple[str, ...]) -> None: ...
+    def watched(self, patterns: tuple[str, ...]) -> None:
+        """Write which filters the application wants."""
+
+    def followed(self, patterns: tuple[str, ...]) -> None:
+        """Write which of them are confirmed."""
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         """In the outbox from now on."""
@@ -186,6 +192,9 @@ class NoClientLedger:
         pass
 
     def watched(self, patterns: tuple[str, ...]) -> None:
+        pass
+
+    def followed(self, patterns: tuple[str, ...]) -> None:
         pass
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:

@@ -11,10 +11,12 @@ from ordercast.trace.schema import (
     EVENTS,
     FORMAT,
     FROM_EVERYTHING,
+    FROM_FILTER,
     FROM_MEMBERSHIP,
     INFO_BOOT,
     INFO_DIGEST,
     INFO_END,
+    INFO_FILTER,
     INFO_FROM,
     INFO_LOST,
     INFO_ORDER_SCOPE,
@@ -155,7 +157,9 @@ def _kinds() -> list[str]:
         f'A `subscribe` row with `info.{INFO_FROM} = "{FROM_EVERYTHING}"` says that the subscription came with the '
         "whole past of its topic, so that all of it is owed; one of a member with "
         f'`info.{INFO_FROM} = "{FROM_MEMBERSHIP}"` takes that back: what was published before the membership began is '
-        "owed no longer."
+        f'owed no longer. One with `info.{INFO_FROM} = "{FROM_FILTER}"` is of a topic that began while the node '
+        f"followed the filter in `info.{INFO_FILTER}`, which has a `subscribe` row of its own with the filter in the "
+        "place of the topic: it is owed what was published since that one, unless it has left the topic in between."
     )
     ordered = (
         f"A `subscribe` row with `info.{INFO_ORDERED}` `{ORDERED_NO}` says that the node takes what it delivers of the "

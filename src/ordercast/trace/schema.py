@@ -69,6 +69,9 @@ INFO_PENDING = "pending"
 INFO_FROM = "from"
 FROM_EVERYTHING = "everything"
 FROM_MEMBERSHIP = "membership"
+# Or: it counts from an earlier `subscribe` row on, whose topic is the filter that led to this one.
+FROM_FILTER = "filter"
+INFO_FILTER = "filter"
 # On a `subscribe` row: whether what the node delivers of the topic from here on keeps the order (`no`: it may not).
 INFO_ORDERED = "ordered"
 ORDERED_NO = "no"

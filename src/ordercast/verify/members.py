@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ordercast.trace.schema import INFO_END, INFO_FROM, INFO_PENDING
+from ordercast.trace.schema import FROM_FILTER, INFO_END, INFO_FILTER, INFO_FROM, INFO_PENDING
 from ordercast.verify.obligations import (
     Interval,
     MembershipChange,
@@ -180,15 +180,22 @@ def _changes(
     places = np.searchsorted(logs.entry, entries) - logs.off[receivers]
     names: list[Any] = [rows.column(name, entries) if entries.size else [] for name in ("kind", "topic", "time_ns")]
     pending, ends = (set(rows.info(key)[0].tolist()) if entries.size else set() for key in (INFO_PENDING, INFO_END))
-    having, told = rows.info(INFO_FROM) if entries.size else (entries, [])
-    past = dict(zip(having.tolist(), told, strict=True))
+    past, filters = (_told(rows, key) if entries.size else {} for key in (INFO_FROM, INFO_FILTER))
     found: dict[int, list[MembershipChange]] = {}
     for entry, receiver, place, kind, topic, time_ns in zip(entries, receivers, places, *names, strict=True):
         where = f"{path}: node {rows.nodes[lives.node[receiver]]}, seq {rows.seq[entry]}"
         change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)
-        flags = {"pending": int(entry) in pending, "stayed": int(entry) in ends, "past": past.get(int(entry), "")}
-        found.setdefault(int(receiver), []).append(change._replace(**flags))
+        told = past.get(int(entry), "")
+        since = code.get(filters.get(int(entry), ""), -1) if told == FROM_FILTER else -1
+        change = change._replace(pending=int(entry) in pending, stayed=int(entry) in ends, past=told, since=since)
+        found.setdefault(int(receiver), []).append(change)
     return found
+
+
+def _told(rows: Rows, key: str) -> dict[int, str]:
+    """What rows say under that key of their extra content."""
+    having, values = rows.info(key)
+    return dict(zip(having.tolist(), values, strict=True))
 
 
 def _by_destinations(rows: Rows, lives: Lives, duties: Duties) -> tuple[tuple[Ints, Ints], list[Interval]]:

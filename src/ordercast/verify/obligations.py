@@ -67,6 +67,8 @@ class MembershipChange(NamedTuple):
     """Of a leave: the run ended for this node, which gave up nothing."""
     past: str = ""
     """Of a subscription: whether the whole past is owed, or no longer is."""
+    since: int = -1
+    """Of a subscription: the filter that had made it one before the topic began; -1: none had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,41 +110,73 @@ class Owed:
 def stays(
     receiver: int, initial: list[int], start: MembershipChange | None, changes: list[MembershipChange]
 ) -> list[Interval]:
-    """The intervals of one receiver: it begins in `initial` (from `start` on, if given) and lives through `changes`.
-
-    A subscription that is pending binds once a row without says so; one whose end is pending binds no longer. One that
-    came with the past of its topic begins before everything, until a row takes that back.
-    """
+    """The intervals of one receiver: it begins in `initial` (from `start` on, if given) and lives through `changes`."""
     begin = (ALWAYS, 0) if start is None else (start.place, start.time_ns)
-    current = dict.fromkeys(initial, begin)
-    if changes and changes[0].kind == "join" and changes[0].place == 0 and start is None:
-        current.clear()  # Its history begins with a join: it was no member before.
-    confirmed: dict[int, tuple[int, int]] = {}
-    ending: dict[int, tuple[int, int]] = {}
-    closed = []
+    joins = bool(changes) and changes[0].kind == "join" and changes[0].place == 0 and start is None
+    history = _History(receiver, {} if joins else dict.fromkeys(initial, begin))  # A join first: no member before it.
     for change in changes:
-        here = (change.place, change.time_ns)
         if change.kind in ("subscribe", "join"):
             for topic in initial if change.kind == "join" else [change.topic]:
-                if topic in ending:
-                    closed.append(Interval(receiver, topic, *current.pop(topic), *ending.pop(topic), *PENDING))
-                if current.get(topic, PENDING) == PENDING:
-                    confirmed[topic] = PENDING if change.pending else here
-                    whole = change.past == FROM_EVERYTHING and not change.pending
-                    current[topic] = _EVERYTHING if whole else confirmed[topic]
-                elif change.past == FROM_MEMBERSHIP:
-                    current[topic] = confirmed.get(topic, current[topic])
+                history.enter(topic, change)
         elif change.pending:
-            if change.topic in current:
-                ending.setdefault(change.topic, here)
+            history.begin_to_end(change)
         else:
-            for topic in list(current) if change.kind == "leave" else [change.topic]:
-                if topic in current:
-                    stayed = change.stayed and topic not in ending
-                    stop = ending.pop(topic, here)
-                    closed.append(Interval(receiver, topic, *current.pop(topic), *stop, *here, stayed))
-    lasting = [Interval(receiver, topic, *since) for topic, since in current.items() if topic not in ending]
-    return closed + lasting + [Interval(receiver, t, *current[t], *stop, *PENDING) for t, stop in ending.items()]
+            for topic in list(history.current) if change.kind == "leave" else [change.topic]:
+                history.end(topic, change)
+    return history.intervals()
+
+
+class _History:
+    """The stays of one receiver, row by row.
+
+    A subscription that is pending binds once a row without says so; one whose end is pending binds no longer. One that
+    came with the past of its topic begins before everything, until a row takes that back. The first one to a topic that
+    began while the receiver followed a filter begins where the stay of the filter did.
+    """
+
+    def __init__(self, receiver: int, current: dict[int, tuple[int, int]]) -> None:
+        self.receiver = receiver
+        self.current = current
+        """Where each open stay begins."""
+        self.confirmed: dict[int, tuple[int, int]] = {}
+        self.ending: dict[int, tuple[int, int]] = {}
+        self.left: set[int] = set()
+        self.closed: list[Interval] = []
+
+    def enter(self, topic: int, change: MembershipChange) -> None:
+        if topic in self.ending:
+            self._close(topic, self.ending.pop(topic), PENDING)
+        if self.current.get(topic, PENDING) == PENDING:
+            self.confirmed[topic] = PENDING if change.pending else (change.place, change.time_ns)
+            self.current[topic] = self.confirmed[topic] if change.pending else self._begin(topic, change)
+        elif change.past == FROM_MEMBERSHIP:
+            self.current[topic] = self.confirmed.get(topic, self.current[topic])
+
+    def _begin(self, topic: int, change: MembershipChange) -> tuple[int, int]:
+        if change.past == FROM_EVERYTHING:
+            return _EVERYTHING
+        followed = PENDING if topic in self.left else self.current.get(change.since, PENDING)
+        return min(self.confirmed[topic], followed)
+
+    def begin_to_end(self, change: MembershipChange) -> None:
+        if change.topic in self.current:
+            self.ending.setdefault(change.topic, (change.place, change.time_ns))
+
+    def end(self, topic: int, change: MembershipChange) -> None:
+        if topic in self.current:
+            here = (change.place, change.time_ns)
+            stayed = change.stayed and topic not in self.ending
+            self._close(topic, self.ending.pop(topic, here), here, stayed=stayed)
+
+    def _close(self, topic: int, stop: tuple[int, int], end: tuple[int, int], *, stayed: bool = False) -> None:
+        self.closed.append(Interval(self.receiver, topic, *self.current.pop(topic), *stop, *end, stayed))
+        self.left.add(topic)
+
+    def intervals(self) -> list[Interval]:
+        """Those that are over, those that last, and those that are about to end."""
+        lasting = [Interval(self.receiver, t, *at) for t, at in self.current.items() if t not in self.ending]
+        ending = [Interval(self.receiver, t, *self.current[t], *stop, *PENDING) for t, stop in self.ending.items()]
+        return self.closed + lasting + ending
 
 
 def settle(messages: PublishedMessage, fixed: tuple[Ints, Ints], intervals: list[Interval]) -> Owed:
