@@ -71,6 +71,8 @@ class Draft:
         """Totals wait for members that are absent (`absent_member`)."""
         self.drain = 240_000.0
         self.links: list[Raw] = []
+        self.late: Raw = {}
+        """Processes that notice the death of others later or sooner than the rest."""
         self.faults: list[Raw] = []
         self.joins: list[str] = []
 
@@ -145,6 +147,7 @@ class Draft:
                     "parents": self.parents,
                     "clients": self.clients,
                     "detection_ms": self.detection,
+                    "detection": self.late,
                     "silence_ms": self.silence,
                 },
                 "workload": [
@@ -475,6 +478,26 @@ def primary_everything(draft: Draft) -> None:
     primary_cuts(draft)
     draft.crash(draft.minority(), back=0.5, state="kept")
     draft.late_clients(1)
+
+
+@family
+def uneven_links(draft: Draft) -> None:
+    """Latencies that are all the same, differ with the direction or change in the middle, and some who notice late."""
+    dice = draft.dice
+    dice.pick([primary_everything, filters_and_cuts, filters_and_crashes, away, restart_and_clients, fenced])(draft)
+    if dice.chance(0.5):
+        draft.latency = dice.pick([1, 5, 5, 20])
+    everybody = [*draft.brokers, *draft.clients]
+    pairs = {frozenset(pair): pair for pair in [dice.sample(everybody, 2) for _ in range(dice.below(6))]}
+    for one, other in pairs.values():
+        uneven: Raw = {"between": [one, other], "latency_ms": dice.pick([0.1, 1, 30, 120]), "one_way": dice.chance(0.8)}
+        if dice.chance(0.5):
+            at = draft.moment()
+            uneven |= {"kind": "delay", "at_ms": at}
+            draft.faults.append(uneven | ({"until_ms": at + dice.between(10, 3000)} if dice.chance(0.5) else {}))
+        else:
+            draft.links.append(uneven)
+    draft.late = {name: dice.pick([1, 5, 300, 800]) for name in dice.sample(everybody, dice.below(4))}
 
 
 @family
