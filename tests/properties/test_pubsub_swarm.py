@@ -65,6 +65,20 @@ def test_a_filter_owes_topics_that_were_there_from_their_subscription_on() -> No
     assert finding.held, finding.problems
 
 
+def test_a_root_that_was_away_itself_learns_how_long_a_member_has_been_absent() -> None:
+    """BRK-M10: the third root restarts while the second one counts, and is elected before anybody has told it."""
+    finding = try_seed(11_000_136, "absent-through-elections")
+    assert not isinstance(finding, str)
+    assert finding.held, finding.problems
+
+
+def test_what_a_dead_client_had_of_one_topic_is_not_owed_because_of_what_it_published_on_another() -> None:
+    """It dies together with its edge; a publication on another topic had got out before."""
+    finding = try_seed(11_000_058, "sealed")
+    assert not isinstance(finding, str)
+    assert finding.held, finding.problems
+
+
 def test_the_same_seed_gives_the_same_trace_under_every_hash_seed() -> None:
     script = (
         "from tests.properties.pubsub_swarm import swarm_scenario\n"

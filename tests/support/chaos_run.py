@@ -23,11 +23,10 @@ from ordercast.net.wire.credentials import join_address, split_address
 from ordercast.sim.pubsub.run import CLAIMS
 from ordercast.trace.arrow_schema import EVENT_SCHEMA
 from ordercast.trace.collect import describe_run, journal_tables
-from ordercast.verify.judge import judge_table
 from ordercast.verify.verdict import Verdict
 from tests.support.chaos_client import Orders
 from tests.support.proxy import Proxy
-from tests.support.pubsub_lab import TableWriter, between_the_living
+from tests.support.pubsub_lab import TableWriter, judge_the_living
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = msgspec.structs.replace(testing.QUICK, member_timeout_ms=8000, lease_ms=800)
@@ -157,11 +156,8 @@ def judge_living(run: Path) -> tuple[Verdict | None, list[tuple[Any, ...]]]:
     table = pa.concat_tables(journal_tables(run, manifest.run_id))
     rows = list(zip(*(table.column(field.name).to_pylist() for field in EVENT_SCHEMA), strict=True))
     writer = TableWriter()
-    writer.rows = between_the_living(rows)
-    if not any(row[_KIND] == "deliver" for row in writer.rows):
-        return None, rows
-    (verdict,) = judge_table(writer.table(), manifest, witnesses=2)
-    return verdict, rows
+    writer.rows = rows
+    return judge_the_living(writer, manifest, witnesses=2), rows
 
 
 def lost_although_safe(directory: Path, rows: list[tuple[Any, ...]], readers: list[str]) -> list[str]:

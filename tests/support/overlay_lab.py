@@ -7,7 +7,7 @@ from random import Random
 
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.broker.place import BrokerPlace
-from ordercast.broker.ports import Fenced, Roster
+from ordercast.broker.ports import Ages, Fenced, Roster
 from ordercast.broker.tree.tree import TreeHalf
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet
@@ -90,6 +90,12 @@ class FakeTopics:
 
     def closed(self) -> Closed:
         return {}
+
+    def absent(self) -> Ages | None:
+        return None
+
+    def learn_absent(self, number: int, since: Ages) -> None:
+        pass
 
     def merge_roster(self, roster: Roster, fenced: Fenced, closed: Closed | None = None) -> None:
         pass

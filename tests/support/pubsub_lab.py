@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, cast
 
+import msgspec
 import pyarrow as pa
 
 from ordercast.broker.node import Broker
@@ -269,21 +270,31 @@ def run_pubsub(
 
 
 def _verdict(writer: TableWriter, manifest: Manifest) -> Verdict | None:
+    writer.rows = [row for row in writer.rows if row[_NODE] != LIAR or row[_KIND] not in _HEARD]
+    return judge_the_living(writer, manifest, witnesses=1)
+
+
+def judge_the_living(writer: TableWriter, manifest: Manifest, witnesses: int) -> Verdict | None:
+    """The verdict without the last moments of the dead, whose other deliveries are then owed to all; None over nothing.
+
+    That is stricter than what runs of brokers claim, where nothing is owed because only the dead had it.
+    """
     from ordercast.verify.judge import judge_table  # Late: it compiles kernels.
 
-    writer.rows = between_the_living([row for row in writer.rows if row[_NODE] != LIAR or row[_KIND] not in _HEARD])
+    writer.rows = between_the_living(writer.rows)
     if not any(row[_KIND] == "deliver" for row in writer.rows):
         return None
-    (verdict,) = judge_table(writer.table(), manifest, witnesses=1)
+    (verdict,) = judge_table(writer.table(), msgspec.structs.replace(manifest, uniform=True), witnesses=witnesses)
     return verdict
 
 
 def between_the_living(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The rows without what clients delivered shortly before they died or left: BRK-G1 compares live members.
 
-    Everything that such a client had delivered before its last publication that a living one had delivered by then is
-    kept: whatever brought that publication to others brought its past too, in the same order. What reached them later
-    may have come as orphans (BRK-R3): its past too, but totals that only the dead had delivered are ordered anew.
+    Everything that such a client had delivered on a topic before its last publication there that a living one had
+    delivered by then is kept: whatever brought that publication to others brought its past on the topic too, in the
+    same order. What reached them later may have come as orphans (BRK-R3): its past too, but totals that only the dead
+    had delivered are ordered anew.
     """
     lives: dict[str, list[list[tuple[Any, ...]]]] = {}
     for row in rows:
@@ -295,14 +306,12 @@ def between_the_living(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     seen: dict[str, int] = {}
     for row in (row for node in living for row in lives[node][-1] if row[_KIND] == "deliver"):
         seen[row[_MSG]] = min(row[_TIME], seen.get(row[_MSG], row[_TIME]))
+    topic_of = {row[_MSG]: row[_TOPIC] for row in rows if row[_KIND] == "publish"}
     faults = any(row[_KIND] == "crash" for row in rows)
     kept = []
     for node, stays in lives.items():
-        whole = [
-            row
-            for i, stay in enumerate(stays)
-            for row in (stay if node in living and i == len(stays) - 1 else _closed_part(stay, seen, faults=faults))
-        ]
+        whole = [row for stay in stays[:-1] for row in _closed_part(stay, seen, topic_of, faults=faults)]
+        whole += stays[-1] if node in living else _closed_part(stays[-1], seen, topic_of, faults=faults)
         kept += [(*row[:_SEQ], seq, *row[_SEQ + 1 :]) for seq, row in enumerate(whole)]
     return kept
 
@@ -313,11 +322,17 @@ def _ends_dead(stay: list[tuple[Any, ...]]) -> bool:
     return bool(ends) and ends[-1][_KIND] != "recover" and INFO_END not in dict(ends[-1][_INFO] or ())
 
 
-def _closed_part(stay: list[tuple[Any, ...]], seen: dict[str, int], *, faults: bool) -> list[tuple[Any, ...]]:
+def _closed_part(
+    stay: list[tuple[Any, ...]], seen: dict[str, int], topic_of: dict[str, str], *, faults: bool
+) -> list[tuple[Any, ...]]:
     end = max(row[_TIME] for row in stay)
-    published = [i for i, row in enumerate(stay) if row[_KIND] == "publish" and seen.get(row[_MSG], end) < end]
-    last = published[-1] if published else -1
-    kept = [row for i, row in enumerate(stay) if i <= last or row[_KIND] != "deliver"]
+    last: dict[str, int] = {}
+    for i, row in enumerate(stay):
+        if row[_KIND] == "publish" and seen.get(row[_MSG], end) < end:
+            last[row[_TOPIC]] = i
+    kept = [
+        row for i, row in enumerate(stay) if row[_KIND] != "deliver" or i <= last.get(topic_of.get(row[_MSG], ""), -1)
+    ]
     if faults and any(row[_KIND] == "leave" for row in stay):  # As of a crashed one: all or none (BRK-G1).
         kept = [row for row in kept if row[_KIND] != "publish" or row[_MSG] in seen]
     return kept

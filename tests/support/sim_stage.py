@@ -19,9 +19,8 @@ from ordercast.sim.pubsub.client import SimClient
 from ordercast.sim.pubsub.run import build_world, manifest_of
 from ordercast.trace.recorder import Recorder
 from ordercast.trace.writer import RunWriter
-from ordercast.verify.judge import judge_table
 from ordercast.verify.verdict import Verdict
-from tests.support.pubsub_lab import TableWriter, between_the_living
+from tests.support.pubsub_lab import TableWriter, judge_the_living
 from tests.support.pubsub_stage import NEW, Stage
 
 _MOMENT_S = 0.0002
@@ -181,6 +180,4 @@ class SimStage(Stage):
 
     def verdict(self) -> Verdict | None:
         assert self.writer.manifest is not None
-        self.writer.rows = between_the_living(self.writer.rows)
-        (verdict,) = judge_table(self.writer.table(), self.writer.manifest)
-        return verdict
+        return judge_the_living(self.writer, self.writer.manifest, witnesses=3)

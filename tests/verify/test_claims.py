@@ -126,6 +126,14 @@ def test_what_only_a_leaver_delivered_is_owed_where_agreement_is_uniform(uniform
     assert result(judged(made, told), "agreement").verdict == verdict
 
 
+@pytest.mark.parametrize(("end", "verdict"), [("leaves", "fail"), ("crashes", "pass")])
+def test_what_only_a_leaver_delivered_is_owed_where_leavers_pass_it_on(end: str, verdict: str) -> None:
+    """As at brokers: who leaves in good order waits for its publications; who dies may take them along."""
+    made = rows("p publishes m1", "p delivers m1", f"p {end}", "q publishes m2", "q delivers m2")
+    told = manifest(groups={"t": ["p", "q"]}, uniform=False, leavers_pass_on=True)
+    assert result(judged(made, told), "agreement").verdict == verdict
+
+
 def test_what_a_living_one_delivered_is_owed_to_all_in_any_case() -> None:
     made = rows("p publishes m1", "q delivers m1", "p crashes", "r publishes m2", "r delivers m2", "q delivers m2")
     told = manifest(groups={"t": ["p", "q", "r"]}, uniform=False)

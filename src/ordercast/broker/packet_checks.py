@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
+from ordercast.broker.ports import Ages
 from ordercast.broker.roster_book import REPLACED, parsed
 from ordercast.core.errors import PeerError, UsageError
 from ordercast.core.ids import Origin, Topic, valid_broker
@@ -202,12 +203,16 @@ def _roster(packet: RosterSync | RootElectionReply) -> str:
     )
 
 
-def _ages(packet: Absent) -> str:
+def _ages(absent: Ages) -> str:
     return _first(
         _topic(topic) or (_member(member, 0) if 0 <= age_ms < _MOST else f"an absence of {age_ms} ms")
-        for topic, ages in packet.members.items()
+        for topic, ages in absent.items()
         for member, age_ms in ages.items()
-    ) or _first(_topic(topic) or _member(member, 0) for topic, member in packet.back)
+    )
+
+
+def _absent(packet: Absent) -> str:
+    return _ages(packet.members) or _first(_topic(topic) or _member(member, 0) for topic, member in packet.back)
 
 
 def _of_one(packet: AttachRequest | AttachGranted | AttachDenied) -> str:
@@ -290,8 +295,8 @@ _LOOKS: dict[type[Packet], Callable[[Any], str]] = {
     AskCut: lambda packet: _cut_topics(packet.topics),
     CutRequest: lambda packet: _cut_topics(packet.topics),
     CutReply: lambda packet: _cuts(packet.cuts),
-    Absent: _ages,
-    RootElectionReply: lambda packet: _roster(packet) or _directory(packet),
+    Absent: _absent,
+    RootElectionReply: lambda packet: _roster(packet) or _directory(packet) or _ages(packet.absent or {}),
     RootElection: _directory,
     DirectoryWave: _directory,
     Welcome: _directory,

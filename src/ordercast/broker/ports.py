@@ -15,6 +15,8 @@ Roster = dict[Topic, tuple[Origin, ...]]
 """Who is a member of what, sorted."""
 Fenced = dict[Origin, int]
 """Sessions that never count again, up to and including this attach number."""
+Ages = dict[Topic, dict[Origin, int]]
+"""BRK-M10: which members are absent, and for how many milliseconds."""
 
 
 class TreePort(Protocol):
@@ -90,6 +92,12 @@ class TopicsPort(Protocol):
 
     def closed(self) -> Closed:
         """BRK-F7: the sessions that are folded."""
+
+    def absent(self) -> Ages | None:
+        """BRK-M10: what the root of the last term told of who is absent; None: it did not tell this broker."""
+
+    def learn_absent(self, number: int, since: Ages) -> None:
+        """BRK-M10: since when (in nanoseconds) members are absent, as the root of that term told others."""
 
     def merge_roster(self, roster: Roster, fenced: Fenced, closed: Closed | None = None) -> None:
         """BRK-O14.1, BRK-M9.4: what other brokers know."""

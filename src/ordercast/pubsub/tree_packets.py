@@ -105,6 +105,8 @@ class RootElectionReply(Packet, frozen=True, tag=46):
     """BRK-F7: the sessions that are folded."""
     lease_ms: int = 0
     """The longest lease that it may have helped to give and that may not be over, beyond what was configured."""
+    absent: dict[Topic, dict[Origin, int]] | None = None
+    """BRK-M10: who is absent, and for how many milliseconds, as the root of that term told it; None: it did not."""
 
 
 class RootAnnounce(Packet, frozen=True, tag=47):

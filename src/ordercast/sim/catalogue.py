@@ -29,6 +29,7 @@ BROKER = ProtocolInfo(
     build=_no_machine,
     packets=(),
     options=BrokerSettings,
+    uniform=False,
     scope="topic",
     readmits=True,
     notes_membership=True,

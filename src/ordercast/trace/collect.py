@@ -183,6 +183,8 @@ def _assumed(run: Path) -> tuple[Manifest, str]:
         order_scope="key" if "key" in scopes else "session",
         nodes=sorted(journals),
         clock="global" if len(boots) == 1 and "" not in boots else "local",
+        uniform=False,
+        leavers_pass_on=True,
     )
     chosen = ("protocol", "guarantee", "scope", "order_scope", "clock")
     words = ", ".join(f"{name} {getattr(manifest, name)}" for name in chosen)

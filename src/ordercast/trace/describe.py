@@ -71,6 +71,8 @@ _FIELD_MEANINGS = {
     "genuine": "whether it claims that only the publisher and the destinations of a message take part",
     "uniform": "whether what a node that died or left had delivered is owed to everybody; false: only what was "
     "published or delivered by one that is there at the end",
+    "leavers_pass_on": "where `uniform` is false: whether what a node that left had published or delivered is owed all "
+    "the same, unless its `leave` says `info.lost`",
     "claims": "checks that the run claims beyond what its guarantees oblige it to: `total-topic`, `real-time`, "
     "`one-order`",
     "records": "`all` events, or only those of the application (`app`: no send, receive, drop)",

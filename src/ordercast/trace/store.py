@@ -46,6 +46,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Whether it claims that only the publisher and the destinations of a message take part."""
     uniform: bool = True
     """Whether what a node that died had delivered is owed to all. False: only what the living delivered is."""
+    leavers_pass_on: bool = False
+    """Where agreement is not uniform: whether what a node that left had delivered is owed to all the same."""
     claims: list[str] = []
     """Checks that the run claims beyond what its guarantees oblige it to, such as `total-topic`."""
     records: str = "all"

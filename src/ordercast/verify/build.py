@@ -23,6 +23,7 @@ from ordercast.verify.unordered import unordered_deliveries
 from ordercast.verify.verdict import ASSUMED, EXCUSED, MADE, MISSING, OWED, UNORDERED
 
 if TYPE_CHECKING:
+    from ordercast.trace.store import Manifest
     from ordercast.verify.asked import JudgeOptions
     from ordercast.verify.kernels.jit import Ints, Offsets
     from ordercast.verify.load import LoadedTrace
@@ -70,7 +71,7 @@ def prepare(trace: LoadedTrace, asked: JudgeOptions) -> Columns:
         missed=owed.missed,
         due=owed.due,
         asked=owed.asked,
-        copied=_copied(logs, lives, left_by(rows, lives) if manifest and not manifest.uniform else None),
+        copied=_copied(logs, lives, left_by(rows, lives, manifest) if manifest and not manifest.uniform else None),
         unordered=unordered_deliveries(rows, lives, logs, duties),
         **_moments(rows, logs, duties, dated=published.time_ns is not None),
         odd=odd,
@@ -80,7 +81,7 @@ def prepare(trace: LoadedTrace, asked: JudgeOptions) -> Columns:
     about = about_run(trace, rows, duties, scopes)
     about.complete = asked.is_complete(trace)
     about.one_clock = asked.is_dated(trace)
-    about.left = left_by(rows, lives)
+    about.left = left_by(rows, lives, manifest)
     about.facts = _facts(trace, rows, duties.topic.size, owed, assumed)
     if arrays.unordered.size:
         about.facts[UNORDERED] = int(arrays.unordered.sum())
@@ -112,8 +113,10 @@ def about_run(trace: LoadedTrace, rows: Rows, duties: Duties, scopes: Scopes) ->
     )
 
 
-def left_by(rows: Rows, lives: Lives) -> list[int]:
-    """The receivers whose last word about themselves is that they leave, and not that the run has ended."""
+def left_by(rows: Rows, lives: Lives, manifest: Manifest | None) -> list[int]:
+    """The receivers whose last word is a leave, not the end of the run, and that take along what they had."""
+    if manifest is not None and manifest.leavers_pass_on:
+        return []
     entries = rows.of_kind("join", "leave")
     ended = set(rows.info(INFO_END)[0].tolist()) if entries.size else set()
     receivers = np.searchsorted(lives.entry_off, entries, side="right") - 1

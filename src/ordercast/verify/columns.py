@@ -42,7 +42,7 @@ class RunFacts(msgspec.Struct, kw_only=True):
     uniform: bool = True
     """Whether what a receiver that died or left had delivered is owed to all."""
     left: list[int] = []
-    """Receivers that left before the end of the run."""
+    """Receivers that left before the end of the run, and do not promise to have passed on what they had."""
     checks: list[str]
     claimed: list[str]
     holes: str

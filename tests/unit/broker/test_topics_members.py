@@ -16,7 +16,9 @@ from ordercast.pubsub.client_packets import (
     Subscribe,
     Unsubscribe,
 )
+from ordercast.pubsub.settings import BrokerSettings
 from ordercast.pubsub.topic_packets import Absent, AttachGranted, RosterSync
+from tests.support.overlay_lab import Lab
 from tests.support.topics_tree import T, Tree
 
 
@@ -204,6 +206,39 @@ def test_a_new_root_goes_on_counting_how_long_a_member_has_been_absent() -> None
     assert x.delivered == [], "a root that is new hears first who is there"
     tree.pass_time(3500)
     assert x.delivered == ["x1"]
+
+
+def test_a_root_learns_of_absences_from_those_who_were_told_later_than_itself() -> None:
+    # BRK-M10
+    tree = Tree({"b1": "b0", "b2": "b1"}, partitions="primary", absent_member="wait", member_timeout_ms=20_000.0)
+    tree.member("x", "b2")
+    tree.member("y", "b1")
+    tree.hang_up("y", gone=True)
+    tree.pass_time(15_000)
+    told = tree.brokers["b2"].absent()
+    assert told is not None
+    assert 10_000 < told[T][Origin("y")] <= 15_000
+
+    newcomer = tree.brokers["b1"].absence
+    known = {topic: dict(since) for topic, since in newcomer.since.items()}
+    newcomer.learn(tree.brokers["b1"].tree.term[0], {})
+    assert newcomer.since == known, "it was told by the same root"
+    newcomer.learn(9, {T: {Origin("y"): 7}})
+    assert newcomer.since == {T: {Origin("y"): 7}}
+
+
+def test_only_whoever_all_electors_of_the_latest_term_believe_absent_counts_as_that() -> None:
+    """BRK-M10: one of them may have been cut off before it was told that the member is back."""
+    (overlay,) = Lab({"b0": None}, BrokerSettings()).living().values()
+    claim = overlay.election.claim
+    x, y = Origin("x"), Origin("y")
+    claim.hears_of_absent(3, {T: {x: 9000, y: 9000}})
+    claim.hears_of_absent(2, {})
+    claim.hears_of_absent(3, {T: {x: 4000}, Topic("other"): {y: 5000}})
+    now = overlay.wires.now_ns
+    assert (claim.absent_of, claim.absent) == (3, {T: {x: now - 4_000_000_000}})
+    claim.hears_of_absent(4, {})
+    assert (claim.absent_of, claim.absent) == (4, {})
 
 
 def test_a_member_that_is_back_is_not_counted_as_absent_by_a_later_root() -> None:

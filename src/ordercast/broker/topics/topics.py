@@ -12,7 +12,7 @@ from typing import Any
 from ordercast.broker.archive.ports import SegmentFiles
 from ordercast.broker.packet_checks import check
 from ordercast.broker.place import BrokerLedger, BrokerPlace, SavedBroker
-from ordercast.broker.ports import Fenced, Roster, TreePort
+from ordercast.broker.ports import Ages, Fenced, Roster, TreePort
 from ordercast.broker.topics.dispatch import client_handlers, link_handlers
 from ordercast.broker.topics.explain import explain
 from ordercast.broker.topics.parts import TopicsParts
@@ -139,6 +139,12 @@ class Topics(TopicsParts):
 
     def closed(self) -> Closed:
         return self.book.closed.summary()
+
+    def absent(self) -> Ages | None:
+        return self.absence.known()
+
+    def learn_absent(self, number: int, since: Ages) -> None:
+        self.absence.learn(number, since)
 
     def merge_roster(self, roster: Roster, fenced: Fenced, closed: Closed | None = None) -> None:
         self.learn(RosterSync(roster, fenced, closed or {}), None)

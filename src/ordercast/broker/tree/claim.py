@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ordercast.broker.ports import Ages
 from ordercast.broker.tree.tree_state import MS, NOBODY, TreePart, TreeState
 from ordercast.core.ids import NodeId
 from ordercast.core.process import Connection
@@ -23,6 +24,10 @@ class RootClaim(TreePart):
         """How long a lease those who agreed have helped to give, beyond what was configured."""
         self.somebody_before = False
         """Whether somebody who agreed remembers an earlier term."""
+        self.absent_of = 0
+        """The latest term whose root has told somebody who agreed who is absent."""
+        self.absent: Ages = {}
+        """Since when, in nanoseconds: whoever any of those that it told does not know of has come back."""
         self._outdated = 0
         """How many claims of this search had a number that was promised to another one."""
         self._pointed_to: NodeId = NOBODY
@@ -34,6 +39,7 @@ class RootClaim(TreePart):
         self.agreed = {self.state.node}
         self.somebody_before = number > 1
         self.helped_ns = 0
+        self.absent_of = 0
         self.wires.set_timer(("election",), int(self.settings.request_ms * MS))
         self.awaited = {}
 
@@ -42,6 +48,19 @@ class RootClaim(TreePart):
         self.helped_ns = max(self.helped_ns, helped_ns)
         del self.awaited[node]
         self.somebody_before = self.somebody_before or remembers_a_term
+
+    def hears_of_absent(self, number: int, ages: Ages) -> None:
+        """BRK-M10: an elector was told this by the root of the term of that number."""
+        now = self.wires.now_ns
+        since = {topic: {who: now - age_ms * MS for who, age_ms in of.items()} for topic, of in ages.items()}
+        if number > self.absent_of:
+            self.absent_of, self.absent = number, since
+        elif number == self.absent_of:
+            self.absent = {
+                topic: {who: max(first, since[topic][who]) for who, first in of.items() if who in since[topic]}
+                for topic, of in self.absent.items()
+                if topic in since
+            }
 
     def abandon(self) -> None:
         if self.running is not None:

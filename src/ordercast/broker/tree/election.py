@@ -154,7 +154,7 @@ class Election(TreePart):
             reply = RootElectionReply(
                 number, verdict, highest, self.state.term[0],
                 self.topics.roster(), self.topics.fenced(), self.joining.known(), self.topics.closed(),
-                self.lease.helped_ns() // MS,
+                self.lease.helped_ns() // MS, self.topics.absent(),
             )  # fmt: skip
         else:
             reply = RootElectionReply(number, verdict, highest)
@@ -188,6 +188,8 @@ class Election(TreePart):
     def _agreed_by(self, node: NodeId, packet: RootElectionReply) -> None:
         self.topics.merge_roster(packet.roster, packet.fenced, packet.closed)
         self.claim.agrees(node, remembers_a_term=packet.term_number > 0, helped_ns=packet.lease_ms * MS)
+        if packet.absent is not None:
+            self.claim.hears_of_absent(packet.term_number, packet.absent)
         for unknown in self.joining.learn(packet.directory, but=[]):
             self._claim_to(unknown)  # BRK-J2: whoever joined meanwhile has a say too.
         if self.state.may_claim:
@@ -232,6 +234,7 @@ class Election(TreePart):
         """BRK-O15: enter the term, tell the children and everybody else, and wait for the right to decide."""
         self.claim.abandon()
         self.seeker.settle_as_root()
+        self.topics.learn_absent(self.claim.absent_of, self.claim.absent)
         self.state.enter((number, self.state.node))
         self.topics.became_root()
         self.terms.pass_on()

@@ -97,6 +97,8 @@ def manifest_of(world: PubsubWorld, run_id: str, *, drained: bool) -> Manifest:
         version=version("ordercast"),
         clock="global",
         drained=drained,
+        uniform=False,
+        leavers_pass_on=True,
         claims=CLAIMS,
         records="app",
         faults=dict(sorted(world.faults.items())),

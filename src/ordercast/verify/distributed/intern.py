@@ -120,8 +120,9 @@ def _deliveries(
     """Of each message: did anybody who counts deliver it, and where was it first? Of all: any of a node's own?"""
     rows = rare_rows(setup)
     lives = lives_of(rows)
-    everybody = setup.manifest is None or setup.manifest.uniform
-    counts = np.ones(lives.node.size, bool) if everybody else present_at_the_end(lives, left_by(rows, lives))
+    counts = np.ones(lives.node.size, bool)
+    if setup.manifest is not None and not setup.manifest.uniform:
+        counts = present_at_the_end(lives, left_by(rows, lives, setup.manifest))
     receiver = setup.receivers(node, seq).astype(np.int32)
     copied, first, own = delivered_first(
         kind, code, place(node, seq), receiver, counts, receiver[publications], KIND["deliver"]

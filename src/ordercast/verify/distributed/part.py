@@ -154,7 +154,7 @@ class Side:
         about = about_run(self.setup.trace(self.setup.rare), self.rows, self.ordered.duties, self._scopes())
         about.complete = self.setup.asked.is_complete(self.setup.trace(self.setup.rare))
         about.one_clock = self.setup.dated
-        about.left = left_by(self.rows, self.lives)
+        about.left = left_by(self.rows, self.lives, self.setup.manifest)
         about.asks_real_time = "real-time" in self.ordered.about.held
         about.digests = last_digests(self.rows, self.lives)
         about.claimed = [*about.claimed, *["convergence"] * bool(about.digests)]

@@ -22,6 +22,8 @@ class Absence(TopicsPart):
     def __init__(self, state: TopicsState) -> None:
         super().__init__(state)
         self.since: dict[Topic, dict[Origin, int]] = {}
+        self._of_term = 0
+        """The number of the term whose root has counted this."""
         self._untold: set[tuple[Topic, Origin]] = set()
         """What of it the brokers below do not know."""
         self._back: set[tuple[Topic, Origin]] = set()
@@ -47,8 +49,14 @@ class Absence(TopicsPart):
         earliest = self.wires.now_ns - self._patience_ns + grace_ns
         for members in self.since.values():
             members.update({member: max(since, earliest) for member, since in members.items()})
+        self._of_term = self.tree.term[0]
         self._watching = self._tells = False
         self._tells_all = True
+
+    def learn(self, number: int, since: dict[Topic, dict[Origin, int]]) -> None:
+        """From others who agree to this broker's claim: it was away, or too short a time there, and was told less."""
+        if number > self._of_term:
+            self._of_term, self.since = number, since
 
     def noticed(self, topic: Topic, members: set[Origin]) -> None:
         """Those, and no others, are members of the topic and not below this root."""
@@ -127,10 +135,17 @@ class Absence(TopicsPart):
             self.wires.send(child, self._everything())
 
     def _everything(self) -> Absent:
-        return Absent({
+        return Absent(self._ages())
+
+    def _ages(self) -> dict[Topic, dict[Origin, int]]:
+        return {
             topic: {member: self._age_ms(since) for member, since in sorted(self.since[topic].items())}
             for topic in sorted(self.since)
-        })  # fmt: skip
+        }
+
+    def known(self) -> dict[Topic, dict[Origin, int]] | None:
+        """What the root of the last term has told; None: nothing."""
+        return self._ages() if self._of_term == self.tree.term[0] else None
 
     def _news(self) -> Absent:
         ages: dict[Topic, dict[Origin, int]] = {}
@@ -144,6 +159,7 @@ class Absence(TopicsPart):
     def told(self, packet: Absent) -> None:
         """By the parent: it replaces what was told before, or adds to it, and goes on to the children."""
         now = self.wires.now_ns
+        self._of_term = self.tree.term[0]
         if packet.whole:
             self.since = {}
         for topic, member in packet.back:
