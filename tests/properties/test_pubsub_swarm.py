@@ -79,6 +79,13 @@ def test_what_a_dead_client_had_of_one_topic_is_not_owed_because_of_what_it_publ
     assert finding.held, finding.problems
 
 
+def test_who_unsubscribes_keeps_what_it_published_until_it_is_safe() -> None:
+    """BRK-M11: its edge and the root die one after the other, and only the edge had called its publications taken."""
+    finding = try_seed(11_000_262, "client-leaves")
+    assert not isinstance(finding, str)
+    assert finding.held, finding.problems
+
+
 def test_the_same_seed_gives_the_same_trace_under_every_hash_seed() -> None:
     script = (
         "from tests.properties.pubsub_swarm import swarm_scenario\n"

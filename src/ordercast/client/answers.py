@@ -33,6 +33,7 @@ class Answers(State):
         for level, (low, extras) in ((EDGE, packet.edge), (SAFE, packet.safe)):
             if membership.reached(level, low, extras):
                 self.app.acknowledged(packet.topic, level, low, extras)
+        self.joining.leave_if_possible(membership)
 
     def refused(self, packet: Refused) -> None:
         membership = self.topics.get(packet.topic)

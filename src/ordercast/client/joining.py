@@ -232,8 +232,8 @@ class TopicJoining(State):
         membership.end_deliveries()
 
     def leave_if_possible(self, membership: Membership) -> None:
-        """Tell the edge, unless a publication of this client still needs the membership."""
-        if membership.wants is not None or membership.outbox:
+        """Tell the edge, unless a publication of this client still needs the membership: what is left is not kept."""
+        if membership.wants is not None or membership.unsafe():
             return
         if membership.phase == LIVE:
             membership.phase = LEAVING

@@ -143,6 +143,12 @@ class Membership(State):
         low, extras = self.levels.get(SAFE, (0, ()))
         return [entry for number, entry in self.outbox.items() if number > low and number not in extras]
 
+    def unsafe(self) -> bool:
+        """Whether something that was published here might be lost with a broker if this client did not have it."""
+        low, extras = self.levels.get(SAFE, (0, ()))
+        own = (entry.number for entry in self.history if entry.origin == self.origin)
+        return bool(self.outbox) or any(number > low and number not in extras for number in own)
+
     # Delivering
 
     def take(self, entries: Sequence[Publication], closed: ClosedSessions) -> Sequence[Publication]:

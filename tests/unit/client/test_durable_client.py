@@ -127,7 +127,7 @@ def test_refused_and_stable_publications_do_not_come_back() -> None:
 def test_a_topic_that_was_left_stays_left_and_keeps_its_numbers() -> None:
     edge = running()
     edge.act("publish", T, b"a")
-    edge.say(edge.sent(Entries)[-1])
+    edge.say(edge.sent(Entries)[-1], Acks(T, (1, ()), (1, ())))
     edge.act("unsubscribe", T)
     edge.say(Left(T))
     again = restarted(edge)

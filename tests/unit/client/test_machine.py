@@ -467,14 +467,33 @@ def test_unsubscribing_ends_deliveries_and_then_the_membership() -> None:
     assert len(edge.sent(Subscribe)) == 1
 
 
-def test_unsubscribing_waits_for_the_echoes_of_what_was_published() -> None:
+def test_unsubscribing_waits_until_what_was_published_is_back_and_safe() -> None:
+    # BRK-M11
     edge = subscribed()
     edge.act("publish", T, b"a")
     (packet,) = edge.new()
     edge.act("unsubscribe", T)
     assert edge.new() == []
-    edge.say(packet)
+    edge.say(packet, Acks(T, (1, ()), (0, ())))
+    assert edge.new() == []
+    edge.say(Acks(T, (1, ()), (1, ())))
     assert edge.new() == [Unsubscribe(T)]
+
+
+def test_what_was_published_and_is_not_safe_comes_to_the_next_edge_though_the_topic_is_being_left() -> None:
+    """Its echo came, so the outbox is empty; but nobody may have it any more than the edge that died."""
+    edge = subscribed()
+    edge.act("publish", T, b"a")
+    (packet,) = edge.new()
+    edge.act("unsubscribe", T)
+    edge.say(packet, Acks(T, (1, ()), (0, ())))
+    edge.die()
+    edge.accept("b1")
+    edge.make_live()
+    assert edge.sent(Subscribe)[-1] == Subscribe(T, receives=False)
+    assert [entry.id for entry in edge.sent(Resume)[-1].entries] == ["ann/t#1"]
+    edge.say(StableUpdate(T, {packet.entries[0].origin: 1}))
+    assert edge.sent(Unsubscribe) == [Unsubscribe(T)]
 
 
 def test_a_leave_that_the_edge_did_not_live_to_pass_on_is_repeated() -> None:
@@ -494,6 +513,7 @@ def test_a_second_membership_goes_on_with_numbers_and_received_set() -> None:
     edge.act("publish", T, b"a")
     (packet,) = edge.new()
     edge.say(packet, Entries(T, (publication("bob", 1),)))
+    edge.say(Acks(T, (1, ()), (1, ())))
     edge.act("unsubscribe", T)
     edge.act("subscribe", T)
     edge.say(Left(T))
