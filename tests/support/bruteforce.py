@@ -329,16 +329,20 @@ class Definition:
 
     def counts(self) -> dict[str, int]:
         """How many deliveries were owed, made, missing, excused."""
-        lacking = {pair: asked for pair, (_, asked) in self.owes.items() if pair not in self.pos}
+        lacking = {
+            (p, m): asked and self._left_to_give(m)
+            for (p, m), (_, asked) in self.owes.items()
+            if (p, m) not in self.pos
+        }
         missing = sum(lacking.values())
-        excused = sum(1 for pair, asked in lacking.items() if not asked and not self._after_death(*pair))
+        excused = sum(1 for pair, due in lacking.items() if not due and not self._after_death(*pair))
         made = sum(1 for pair in self.owes if pair in self.pos)
         return {"owed": made + missing + excused, "made": made, "missing": missing, "excused": excused}
 
     def _after_death(self, p: Receiver, m: str) -> bool:
         """Published, by the clock, when p was dead already."""
         clock = self.manifest is not None and self.manifest.clock == "global"
-        for_good = self.owes[p, m][0] is None
+        for_good = self.owes[p, m][0] is None and not self.alive[p]
         return clock and for_good and bool(self.row_of[m]["time_ns"] > self.died_ns[p])
 
     def lets_overtake(self, p: Receiver, m1: str, m2: str) -> bool:
@@ -353,13 +357,25 @@ class Definition:
     def held(self, check: str) -> list[str]:
         return [m for m in self.messages if check in self.obliges(m)]
 
+    def _left_to_give(self, m: str) -> bool:
+        """Its publisher is there in the end, or somebody delivered it: where that is not uniform, one who stayed."""
+        if self.manifest is None or self.manifest.uniform:
+            return self.alive[self.publish[m][0]] or any(x == m for _, x in self.pos)
+        return self._stayed(self.publish[m][0]) or any(x == m and self._stayed(p) for p, x in self.pos)
+
+    def _stayed(self, p: Receiver) -> bool:
+        ways = [row for row, owner in zip(self.rows, self.owner, strict=True) if owner == p]
+        ways = [row for row in ways if row["kind"] in ("join", "leave")]
+        left = bool(ways) and ways[-1]["kind"] == "leave" and "end" not in (ways[-1].get("info") or {})
+        assert self.manifest is not None
+        return self.alive[p] and (self.manifest.leavers_pass_on or not left)
+
     def agreement(self) -> set[tuple[str, Receiver]]:
-        reached = {m for _, m in self.pos}
         return {
             (m, p)
             for m in self.held("agreement")
             for p in self.receivers
-            if (p, m) in self.owes and (p, m) not in self.pos and (m in reached or self.alive[self.publish[m][0]])
+            if (p, m) in self.owes and (p, m) not in self.pos and self._left_to_give(m)
             if self.owes[p, m][1] or self._before_departure(p, m)
         }
 

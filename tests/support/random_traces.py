@@ -111,6 +111,8 @@ def draw(seed: int) -> tuple[list[Row], Manifest | None]:
             *random.Random(f"claims {seed}").sample(["total-topic", "real-time"], seed % 3),
             *random.Random(f"one order {seed}").sample(["one-order"], seed % 2),
         ],
+        uniform=random.Random(f"uniform {seed}").random() < 0.6,
+        leavers_pass_on=random.Random(f"leavers {seed}").random() < 0.5,
     )
     return execution.rows, None if shape.membership == "nobody" and rng.random() < 0.7 else manifest
 

@@ -48,7 +48,8 @@ def _owed(verdict: Verdict) -> list[str]:
     missing, excused = int(verdict.facts[MISSING]), int(verdict.facts[EXCUSED])
     words = f"{rows.number(int(verdict.facts[OWED]))} deliveries were owed; "
     words += f"{rows.number(missing)} of them are missing" if missing else "none of them is missing"
-    words += f", and {rows.number(excused)} nobody can ask for, because their receiver went away" if excused else ""
+    if excused:
+        words += f", and {rows.number(excused)} nobody can ask for: their receiver, or all who had them, went away"
     return [f"{words}."]
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ordercast.trace.schema import INFO_END
 from ordercast.verify import obligations
 from ordercast.verify.arrow import taken
-from ordercast.verify.columns import BIT, Arrays, Columns, Names, RunFacts, StateDigest
+from ordercast.verify.columns import BIT, Arrays, Columns, Names, RunFacts, StateDigest, left_to_give
 from ordercast.verify.duties import Duties, duties_of
 from ordercast.verify.kernels.integrity import overtaken, repeated
 from ordercast.verify.kernels.realize import delivered_by, publish_order, renumbered
@@ -82,7 +82,11 @@ def prepare(trace: LoadedTrace, asked: JudgeOptions) -> Columns:
     about.complete = asked.is_complete(trace)
     about.one_clock = asked.is_dated(trace)
     about.left = left_by(rows, lives, manifest)
-    about.facts = _facts(trace, rows, duties.topic.size, owed, assumed)
+    missing, excused = missing_and_excused(arrays, about, owed)
+    about.facts = {
+        **_facts(trace, rows, duties.topic.size, assumed),
+        OWED: owed.made + missing + excused, MADE: owed.made, MISSING: missing, EXCUSED: excused,
+    }  # fmt: skip
     if arrays.unordered.size:
         about.facts[UNORDERED] = int(arrays.unordered.sum())
     about.asks_real_time = bool((duties.obliges & BIT["real-time"]).any())
@@ -299,22 +303,21 @@ def last_digests(rows: Rows, lives: Lives) -> list[StateDigest]:
     return [last[key] for key in sorted(last)]
 
 
-def _facts(
-    trace: LoadedTrace, rows: Rows, messages: int, owed: obligations.Owed, assumed: list[str]
-) -> dict[str, int | str]:
+def missing_and_excused(arrays: Arrays, about: RunFacts, owed: obligations.Owed) -> tuple[int, int]:
+    """How much of what is owed was not delivered: what is asked for in the end, and what is not."""
+    missing = int(((arrays.asked != 0) & left_to_give(arrays, about)).sum())
+    return missing, owed.excused + int(owed.asked.sum()) - missing
+
+
+def _facts(trace: LoadedTrace, rows: Rows, messages: int, assumed: list[str]) -> dict[str, int | str]:
     waited = overtaken(rows.kind, rows.msg, rows.off, len(rows.msg_names), KIND["receive"], KIND["deliver"])
     told = "; ".join([trace.assumed] * bool(trace.assumed) + assumed)
-    missing = int(owed.asked.sum())
     return {
         **({ASSUMED: told} if told else {}),
         "events": rows.seq.size,
         "nodes": len(rows.nodes),
         "messages": messages,
         "deliveries": int((rows.kind == KIND["deliver"]).sum()),
-        OWED: owed.made + missing + owed.excused,
-        MADE: owed.made,
-        MISSING: missing,
-        EXCUSED: owed.excused,
         "holes": rows.holes or 0,
         "faults fired": sum(trace.manifest.faults.values()) if trace.manifest else 0,
         "deliveries that waited": int(waited),

@@ -150,3 +150,16 @@ class Columns:
     names: Names
     past: HappenedBefore
     """Happened-before as the run's scopes define it."""
+
+
+def left_to_give(arrays: Arrays, about: RunFacts) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Flags on `Arrays.missed`: there is somebody who could have given it, its publisher or one who delivered it.
+
+    Where agreement is not uniform, those that died or left do not count.
+    """
+    present = arrays.alive != 0
+    if not about.uniform:
+        present[about.left] = False
+    missed = arrays.missed
+    given: np.ndarray[Any, np.dtype[np.bool_]] = (arrays.copied[missed] != 0) | present[arrays.pub[missed]]
+    return given

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from ordercast.verify.build import INVENTED
+from ordercast.verify.columns import left_to_give
 from ordercast.verify.departed import overtaken
 from ordercast.verify.kernels import acyclic, causal, fifo, prefix, real_time
 from ordercast.verify.kernels.jit import NEVER
@@ -229,13 +230,10 @@ def _agreement(columns: Columns) -> tuple[int, list[Ints]]:
     """
     arrays = columns.arrays
     delivered = arrays.ev[arrays.ev >= 0]
-    present = arrays.alive != 0
-    if not columns.about.uniform:
-        present[columns.about.left] = False
     held = arrays.held("agreement") != 0
     owed = arrays.missed
     receiver = np.repeat(np.arange(arrays.receivers), np.diff(arrays.missed_off)).astype(np.int32)
-    broken = held[owed] & ((arrays.copied[owed] != 0) | present[arrays.pub[owed]])
+    broken = held[owed] & left_to_give(arrays, columns.about)
     gone = np.flatnonzero(broken & (arrays.asked == 0))
     broken[gone] = overtaken(columns, receiver[gone], gone)
     return int(held[delivered].sum()), [owed[broken], receiver[broken]]

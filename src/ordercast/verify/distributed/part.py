@@ -20,6 +20,7 @@ from ordercast.verify.build import (
     last_digests,
     left_by,
     lives_of,
+    missing_and_excused,
     not_for_it,
     odd_rows,
     outsiders,
@@ -246,10 +247,11 @@ def _holes(side: Side) -> tuple[list[SeqHole], int]:
 
 def _counts(rows: SomeRows, owed: Owed, columns: Columns, messages: int) -> dict[str, int]:
     waited = overtaken(rows.kind, rows.msg, rows.off, messages, KIND["receive"], KIND["deliver"])
+    missing, excused = missing_and_excused(columns.arrays, columns.about, owed)
     return {
         "made": owed.made,
-        "missing": int(owed.asked.sum()),
-        "excused": owed.excused,
+        "missing": missing,
+        "excused": excused,
         "waited": int(waited),
         "unordered": int(columns.arrays.unordered.sum()),
         "says unordered": int(columns.arrays.unordered.size > 0),
