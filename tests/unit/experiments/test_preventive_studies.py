@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ordercast.experiments.kit.study import Row, Study
 from ordercast.experiments.preventive import STUDIES
 from ordercast.experiments.preventive.runs import measure
+from ordercast.experiments.preventive.scales import SIZES as SIZES_STUDIED
 from ordercast.experiments.preventive.setting import point, scenario_of
+from ordercast.experiments.preventive.size_claims import by_size
 from tests.support.study_claims import judged
 
 BY_NAME: dict[str, Study] = {study.name: study for study in STUDIES}
@@ -103,6 +105,13 @@ def test_every_claim_holds_for_good_rows_and_not_for_bad_ones(
 ) -> None:
     assert judged(BY_NAME[study], rows)[claim].holds is True
     assert judged(BY_NAME[study], [{**rows[0], **wrong}, *rows[1:]])[claim].holds is False
+
+
+@pytest.mark.parametrize("scale", ["quick", "paper"])
+def test_a_point_by_the_number_of_processes_is_one_configuration_with_several_seeds(scale: str) -> None:
+    """Runs at four times the rate, that are there for vector clocks, are not more seeds of the usual ones."""
+    rows = [{**like(), **row, "links": float(cast("int", row["rate_per_s"]))} for row in SIZES_STUDIED[scale]]
+    assert {(found.mean, found.error) for found in by_size(rows, "links")} == {(1.0, 0.0)}
 
 
 def test_every_configuration_of_every_scale_is_a_scenario() -> None:

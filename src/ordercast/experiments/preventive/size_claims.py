@@ -24,7 +24,8 @@ def vector_header(nodes: int) -> int:
 
 
 def by_size(rows: Sequence[Row], column: str) -> Curve:
-    return curve(rows, column, along="nodes", protocol="preventive", latency_ms=50.0, origins=ORIGINS)
+    """Rows that differ in the number of processes alone, not in how much is said."""
+    return curve(rows, column, along="nodes", protocol="preventive", latency_ms=50.0, origins=ORIGINS, rate_per_s=1.0)
 
 
 def by_origins(rows: Sequence[Row], column: str, protocol: str) -> Curve:
