@@ -33,7 +33,8 @@ _SET_UP = (
 _WORDS = {
     "DCC": "the article's daisy chain: the rule strict with whole clocks; with reduced clocks it is DCC/RV",
     "strict, lite, cover": "rules by which the daisy chain skips servers that are no destinations, the strictest first",
-    "whole, reduced clocks": "all counters in every packet, or those that changed since the last one on the channel",
+    "whole, reduced clocks": "all counters in every packet, or those that changed since the last one on the channel; "
+    "reduced where it is not said",
     "D-F": "Delporte-Fauconnier",
     "rand2, rand4, rand8, randN": "messages to 2, 4, 8 random servers, or to any number of them",
     "2x8, 4x4, 8x2": "servers in a group, and number of groups",

@@ -85,9 +85,19 @@ def groups_figures(table: pa.Table, directory: Path) -> list[Picture]:
     workloads = {f"{group}, strided": (group, STRIDED) for group in GROUPS}
     pictures = {
         "latency-throughput": lambda results: _curves(results, workloads),
-        "leaving-throughput": lambda results: _leaving(results, "throughput_per_s", "1000 multicasts/s", 1e-3),
-        "leaving-fast-hops": lambda results: _leaving(results, "fast_share", "fast hops over gaps (%)", 100.0),
-        "leaving-visits": lambda results: _leaving(results, "visits_per_message", "visits per multicast", 1.0),
+        "leaving-throughput": lambda results: _leaving(
+            results, "throughput_per_s", "Throughput", "1000 multicasts/s", 1e-3
+        ),
+        "leaving-fast-hops": lambda results: _leaving(
+            results,
+            "fast_share",
+            "Hops over gaps that are fast, where there are gaps,",
+            "fast hops over gaps (%)",
+            100.0,
+        ),
+        "leaving-visits": lambda results: _leaving(
+            results, "visits_per_message", "Visits of servers that are no destinations", "visits per multicast", 1.0
+        ),
     }
     return drawn(AtomicResults(table), directory, pictures)
 
@@ -108,17 +118,19 @@ def _curves(results: AtomicResults, workloads: Workloads) -> Figure:
     shown = ", ".join(map(str, results.clients()))
     figure, all_axes = panels(
         -(-len(workloads) // columns), columns, f"Mean latency that clients see against throughput, for {shown} "
-        f"clients from left to right on every curve; to the right and down is better. {_MEAN}",
+        f"clients from left to right on every curve; to the right and down is better. {_MEAN} {CONFIDENCE}",
         width=max(7.2 / columns, 3.6),
     )  # fmt: skip
     for axes, (title, (workload, layout)) in zip(all_axes, workloads.items(), strict=True):
         for system, look in _LOOKS.items():
             rates, latencies = (
-                [results.average(column, system, workload, clients=n, layout=layout) for n in results.clients()]
+                [results.find(column, system, workload, clients=n, layout=layout) for n in results.clients()]
                 for column in ("throughput_per_s", "latency_ms_mean")
             )
             pairs = zip(rates, latencies, strict=True)
-            line(axes, [Point(x / 1e3, y) for x, y in pairs if x is not None and y is not None], look)
+            line(
+                axes, [Point(rate.mean / 1e3, found.mean, found.half) for rate, found in pairs if rate and found], look
+            )
         _logarithmic(axes)
         label(axes, title, "1000 multicasts/s", "mean latency (ms)")
     legend(figure, all_axes[0])
@@ -192,9 +204,9 @@ def _bars(
     bars(axes, list(workloads), series, _COLOURS, scale=scale)
 
 
-def _leaving(results: AtomicResults, column: str, words: str, scale: float) -> Figure:
+def _leaving(results: AtomicResults, column: str, what: str, unit: str, scale: float) -> Figure:
     figure, all_axes = panels(
-        1, len(GROUPS), f"{words[0].upper()}{words[1:]} of the daisy chain under each of its rules, against the share "
+        1, len(GROUPS), f"{what} of the daisy chain under each of its rules, against the share "
         f"of messages that leave their group for random servers, with {_SATURATED}, by size and number of groups. "
         f"Strided groups have other groups' servers between their members; contiguous ones, drawn hollow, do not. "
         f"{CONFIDENCE}",
@@ -206,7 +218,7 @@ def _leaving(results: AtomicResults, column: str, words: str, scale: float) -> F
                 found = {share: results.find(column, rule, group, layout=layout, random=share) for share in SHARES}
                 points = [Point(100 * share, value.mean, value.half) for share, value in found.items() if value]
                 line(axes, points, look, scale=scale)
-        label(axes, group, "messages to random servers (%)", words)
+        label(axes, group, "messages to random servers (%)", unit)
         axes.set_ylim(bottom=0)
     legend(figure, all_axes[0])
     return figure
