@@ -11,6 +11,7 @@ import pytest
 
 from ordercast.experiments.ginger import FAULTS_STUDY, KEYS_STUDY, REPAIR_STUDY, SCENARIOS_STUDY, STUDIES
 from ordercast.experiments.ginger.delays import Doors
+from ordercast.experiments.ginger.figures import repair_picture
 from ordercast.experiments.ginger.reference import PROTOTYPE_KEYS_MS, PROTOTYPE_MS
 from ordercast.experiments.ginger.repairs import Mended, took
 from ordercast.experiments.ginger.runs import measure, measure_repair
@@ -25,7 +26,7 @@ from ordercast.experiments.ginger.setting import (
     mean_path_ms,
     scenario,
 )
-from ordercast.experiments.kit.results import estimate
+from ordercast.experiments.kit.results import Results, estimate
 from ordercast.experiments.kit.study import Row, Study
 from ordercast.net.turn_ports import lasting_door
 from ordercast.net.wire.credentials import split_address
@@ -126,6 +127,24 @@ def test_repairs_of_five_rounds_that_are_shorter_than_of_four_are_not_hidden_by_
     assert claim.holds is False
 
 
+def test_scenarios_with_as_many_faults_are_no_seeds_of_each_other() -> None:
+    """S1 and S2 have a fault each and cost very different amounts: a mean over both says nothing about either."""
+    means = {"S1": 400.0, "S2": 500.0}
+    rows = [{**row, "all_ms_mean": means.get(row["scenario"], 600.0)} for row in ideal_results(FAULTS_STUDY)]
+    assert "1: S1 400 and S2 500," in judged(FAULTS_STUDY, rows)["Q4"].measured
+
+
+def test_pausing_is_compared_under_the_seeds_that_were_run_with_both_buffers() -> None:
+    """One seed with the small buffer, three with the other: the other two may be faster or slower anyway."""
+    rows = [
+        {**row, "all_ms_mean": 400.0 + 100.0 * row["seed"] if row["part"] == "main" else 400.0}
+        for row in ideal_results(FAULTS_STUDY)
+    ]
+    claim = judged(FAULTS_STUDY, rows)["small-buffer"]
+    assert "under the same seeds (n = 1): S2: 400 against 400 ms" in claim.measured
+    assert "without faults 400 against 400 ms" in claim.measured
+
+
 def test_a_repair_that_is_the_same_in_several_scenarios_under_one_seed_is_counted_once() -> None:
     """Scenarios share what is drawn for a seed: b5 loses b1 in S1, S3 and S5, and finds the same place in each."""
 
@@ -137,6 +156,14 @@ def test_a_repair_that_is_the_same_in_several_scenarios_under_one_seed_is_counte
 
     assert took([*shared, other]) == estimate([400.0, 401.0, 700.0])
     assert took(shared, lambda repair: repair.attached_ms) == estimate([200.0, 200.5])
+
+
+def test_a_mean_by_rounds_is_drawn_with_how_many_different_repairs_it_is_of() -> None:
+    """And the legend names scenarios in their order, whichever panel has them."""
+    figure = repair_picture(Results(pa.Table.from_pylist(ideal_results(REPAIR_STUDY))))
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["1\n(7)", "2\n(7)", "5\n(4)"]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["S1", "S2", "S3", "S4", "S5", "E6", "mean", "prototype", "source"]
 
 
 def test_every_seed_of_the_repair_study_has_latencies_of_its_own_within_the_sources_ranges() -> None:

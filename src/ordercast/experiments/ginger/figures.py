@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ordercast.experiments.ginger.claims import pausing_and_not
 from ordercast.experiments.ginger.measures import GUARANTEES
 from ordercast.experiments.ginger.reference import (
     PROTOTYPE_KEYS_MS,
@@ -16,7 +17,7 @@ from ordercast.experiments.ginger.reference import (
     SOURCE_REPAIR_MS,
 )
 from ordercast.experiments.ginger.repairs import Mended, repairs, took
-from ordercast.experiments.ginger.scales import BUFFER, BY_FAULTS, KEYS, LENGTH, SMALL_BUFFER
+from ordercast.experiments.ginger.scales import BY_FAULTS, KEYS, LENGTH, SMALL_BUFFER
 from ordercast.experiments.ginger.setting import MAIN, PROCESSES, SCENARIOS
 from ordercast.experiments.kit.figures import (
     CONFIDENCE,
@@ -57,7 +58,9 @@ def scenario_figures(table: pa.Table, directory: Path) -> list[Picture]:
 
 def repair_figures(table: pa.Table, directory: Path) -> list[Picture]:
     """Repair time against rounds, and by scenario."""
-    return drawn(Results(table), directory, {"repair-time-by-rounds": _rounds, "repair-time-by-scenario": _by_scenario})
+    return drawn(
+        Results(table), directory, {"repair-time-by-rounds": repair_picture, "repair-time-by-scenario": _by_scenario}
+    )
 
 
 def fault_figures(table: pa.Table, directory: Path) -> list[Picture]:
@@ -125,12 +128,13 @@ def _real(results: Results) -> Figure:
     return figure
 
 
-def _rounds(results: Results) -> Figure:
+def repair_picture(results: Results) -> Figure:
     """Every repair is a point; those of a scenario lie side by side."""
     figure, (left, right) = panels(
-        1, 2, "Every point is a repair of one broker in one run: from the loss of its parent to the last publication "
+        1, 2, "Every mark is a repair of one broker in one run: from the loss of its parent to the last publication "
         "that it had missed, by its rounds (parent requests, refused, unanswered or accepted). The line joins the "
-        "means, in which a repair that came out the same in several scenarios counts once. Grey bars: what the "
+        "means, in which a repair that came out the same in several scenarios counts once; so many different ones are "
+        "below each number of rounds. Grey bars: what the "
         "prototype took, smallest to largest, with constant latencies; dotted: "
         f"{SOURCE_REPAIR_MS:g} ms, the one time that the source prints, over a link that did not have the latency of "
         "its regions.", width=4.8,
@@ -144,7 +148,7 @@ def _rounds(results: Results) -> Figure:
     _scatter(right, [repair for repair in every if repair.elected and repair.parent])
     label(left, "Lost a parent that was not the root", "rounds", "until synchronised (ms)")
     label(right, "Lost the root: an election first", "rounds", "")
-    legend(figure, left, right, columns=5, last=("mean", "prototype", "source"))
+    legend(figure, left, right, columns=5, last=(*_SCENARIO_COLOURS, "mean", "prototype", "source"))
     return figure
 
 
@@ -165,7 +169,7 @@ def _scatter(axes: Axes, group: list[Mended]) -> None:
     steps = sorted({repair.rounds for repair in group})
     means = [took(repair for repair in group if repair.rounds == step) for step in steps]
     axes.plot(steps, [found.mean for found in means if found], color="black", linewidth=1.2, label="mean")
-    axes.set_xticks(steps)
+    axes.set_xticks(steps, [f"{step}\n({found.n if found else 0})" for step, found in zip(steps, means, strict=True)])
     axes.set_ylim(bottom=0)
 
 
@@ -175,7 +179,7 @@ def _by_scenario(results: Results) -> Figure:
     figure, (axes,) = panels(
         1, 1, "Mean over the brokers that lost their parent, by scenario. Until attached: a new parent has accepted, "
         "or it is root. Until synchronised: it has what it had missed. Election: what the elected broker spent on it. "
-        "Bars: 95 % confidence over brokers and runs.", width=9.2,
+        "Error bars: 95 % confidence over brokers and runs.", width=9.2,
     )  # fmt: skip
     kinds: dict[str, Callable[[Mended], float | None]] = {
         "until attached": lambda r: r.attached_ms,
@@ -196,13 +200,12 @@ def _buffer(results: Results) -> Figure:
     names = BY_FAULTS[:3]
     figure, (axes,) = panels(
         1, 1, f"Mean latency of all guarantees if clients are asked to pause while a log has more than {SMALL_BUFFER} "
-        "entries, as the source's bufferSize may be read, and if they are practically never; no fault, the root dies, "
-        f"the root and b1 die. {CONFIDENCE}", width=9.2,
+        "entries, as the source's bufferSize may be read, and if they are practically never, under the same seeds; no "
+        f"fault, the root dies, the root and b1 die. {CONFIDENCE}", width=9.2,
     )  # fmt: skip
-    series = {
-        f"pause above {SMALL_BUFFER}": [results.get("all_ms_mean", scenario=name, part=BUFFER) for name in names],
-        "no pause": [results.get("all_ms_mean", scenario=name, part=MAIN) for name in names],
-    }
+    kinds = (f"pause above {SMALL_BUFFER}", "no pause")
+    pairs = [pausing_and_not(results, name) for name in names]
+    series = dict(zip(kinds, map(list, zip(*pairs, strict=True)), strict=True))
     bars(axes, names, series, dict(zip(series, ("#d55e00", "#999999"), strict=True)))
     label(axes, "Clients that pause", "", "mean latency (ms)")
     legend(figure, axes)
@@ -220,7 +223,7 @@ def _keys(results: Results) -> Figure:
             line(axes, curve(results.rows, f"{tag}_ms_mean", along="keys", scenario=name, part=MAIN), look)
             if not faults:
                 values = [PROTOTYPE_KEYS_MS[keys][i] for keys in KEYS]
-                axes.plot(KEYS, values, "x", color=REFERENCE, label="prototype")
+                axes.plot(KEYS, values, "x", color="black", markersize=7, zorder=5, label="prototype")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xticks(KEYS, [str(keys) for keys in KEYS])

@@ -205,14 +205,20 @@ def _point(part: StudyPart) -> list[tuple[str, Value]]:
 
 
 def _told(parts: Sequence[StudyPart], different: Sequence[StudyPart]) -> str:
-    """`n = 3 runs a point.`, and how many runs brought nothing new."""
-    counts = sorted(Counter(encode(_point(part)) for part in different).values())
-    if not counts:
+    """`n = 3 runs a point.`, of how many points where they differ, and how many runs brought nothing new."""
+    points = Counter(Counter(encode(_point(part)) for part in different).values())
+    if not points:
         return "Nothing was measured."
-    n = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     again = len(parts) - len(different)
     repeated = f" {again} runs came out as one with another seed did, and are not counted." if again else ""
-    return f"n = {n} {'run' if n == '1' else 'runs'} a point.{repeated}"
+    if len(points) == 1:
+        return f"n = {_runs(*points)} a point.{repeated}"
+    told = " and ".join(f"{_runs(n)} at {count} point{'s' if count > 1 else ''}" for n, count in sorted(points.items()))
+    return f"n = {told}.{repeated}"
+
+
+def _runs(n: int) -> str:
+    return f"{n} run{'s' if n > 1 else ''}"
 
 
 def _verdict(

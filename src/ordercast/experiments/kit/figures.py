@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "#555555"
 """The colour of what others measured or stated."""
-CONFIDENCE = "Bars: 95 % confidence over the runs of a point, where there are several."
+CONFIDENCE = "Error bars: 95 % confidence over the runs of a point, where there are several."
 _SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "ordercast",
     "font.size": 9,
@@ -144,11 +144,11 @@ def own_legend(axes: Axes, **place: Any) -> None:
 
 
 def legend(figure: Figure, *all_axes: Axes, columns: int = 3, last: Sequence[str] = ()) -> None:
-    """One legend above everything, each name once; the `last` names come at its end."""
+    """One legend above everything, each name once; the `last` names come at its end, in this order."""
     found: dict[str, Artist] = {}
     for axes in all_axes:
         handles, labels = axes.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
-    names = sorted(found, key=lambda name: name in last)
+    names = [*(name for name in found if name not in last), *(name for name in last if name in found)]
     columns = len(names) if sum(map(len, names)) <= _LONG_NAMES else min(columns, len(names))
     figure.legend([found[name] for name in names], names, loc="outside upper center", ncols=columns, frameon=False)
