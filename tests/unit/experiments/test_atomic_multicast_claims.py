@@ -163,3 +163,15 @@ def test_the_same_results_are_drawn_as_the_same_figures(study: Study, tmp_path: 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_incomplete_results_are_drawn_too(study: Study, tmp_path: Path) -> None:
     assert study.figures(pa.Table.from_pylist(ideal_results(study)[:1]), tmp_path)
+
+
+def test_curves_have_the_confidence_of_their_means(tmp_path: Path) -> None:
+    """The rules differ by little on TPC-C: without it nobody sees whether that is noise."""
+    rows = [
+        {**row, "latency_ms_mean": (1 + row["seed"] / 10) * row["latency_ms_mean"]} for row in ideal_results(TPCC_STUDY)
+    ]
+    alike, different = (
+        TPCC_STUDY.figures(pa.Table.from_pylist(some), tmp_path)[0].file.read_bytes()
+        for some in (ideal_results(TPCC_STUDY), rows)
+    )
+    assert different.count(b"LineCollection") > alike.count(b"LineCollection") == 0

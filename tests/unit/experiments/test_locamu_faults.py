@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,5 @@ def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path: Path) -> None:
         drawings.append([one.file.read_bytes() for one in FAULTS_STUDY.figures(results, tmp_path / name)])
     assert len(drawings[0]) == 2
     assert drawings[0] == drawings[1]
+    # Wider ones would be scaled down on the page until nobody can read them.
+    assert all(int(re.search(rb'width="(\d+)', one)[1]) <= 800 for one in drawings[0])  # type: ignore[index]

@@ -107,6 +107,12 @@ def test_every_claim_holds_for_good_rows_and_not_for_bad_ones(
     assert judged(BY_NAME[study], [{**rows[0], **wrong}, *rows[1:]])[claim].holds is False
 
 
+def test_what_a_bound_costs_is_told_of_all_runs_with_it() -> None:
+    rows = [like(max_buffer=2, buffer_max=seed + 1.0, lock_restarts=10.0 * seed, seed=seed) for seed in range(2)]
+    told = judged(BY_NAME["preventive-churn"], rows)["K10-buffers"].measured
+    assert "2: 2 at most, 5 ± 64 restarts a run, 1 links given up" in told
+
+
 @pytest.mark.parametrize("scale", ["quick", "paper"])
 def test_a_point_by_the_number_of_processes_is_one_configuration_with_several_seeds(scale: str) -> None:
     """Runs at four times the rate, that are there for vector clocks, are not more seeds of the usual ones."""

@@ -66,7 +66,13 @@ FAULTS_STUDY = Study(
     claims=storm_claims.claims,
     figures=storm_figures.figures,
     weigh=storm_runs.weigh,
-    words=WORDS,
+    words={
+        **WORDS,
+        "jump": "a copy that goes around a node that is down, to whoever is next behind it",
+        "first copy, resend": "a message on its way over a link; the same once more, over another one or again",
+        "proxy": "a copy with the header that a node which is now down gave it, passed on in its place",
+        "alias": "the other names of a message, for those who may have got it on another way",
+    },
 )
 
 STUDIES = (WORST_CASE_STUDY, FAULTS_STUDY, LARGE_STUDY)

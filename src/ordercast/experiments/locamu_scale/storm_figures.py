@@ -38,9 +38,9 @@ def figures(results: pa.Table, directory: Path) -> list[Picture]:
 
 def _children(rows: Sequence[Row]) -> Figure:
     figure, found = panels(
-        1, len(SETTINGS), "Deliveries at the children of a crashed node of messages from beyond it, over time, mean "
-        "over all crashes and children. Grey: the node is down. Dashed: its neighbours notice. Dotted: what was "
-        "published.",
+        -(-len(SETTINGS) // 2), 2, "Deliveries at the children of a crashed node of messages from beyond it, over "
+        "time, mean over all crashes and children. Grey: the node is down. Dashed: its neighbours notice. Dotted: what "
+        "was published.",
         width=4.2,
     )  # fmt: skip
     for axes, (together, load) in zip(found, SETTINGS, strict=True):
@@ -68,7 +68,7 @@ def _smallest(rows: Sequence[Row], together: str, load: float) -> list[Row]:
 def _bytes(rows: Sequence[Row]) -> Figure:
     runs = sorted(
         (row for row in rows if row["protocol"] == "locamu"),
-        key=lambda row: (cast("int", row["nodes"]), str(row["together"]), -cast("float", row["load"])),
+        key=lambda row: (cast("int", row["nodes"]), SETTINGS.index((str(row["together"]), cast("float", row["load"])))),
     )
     figure, found = panels(
         len(runs), 1, "Bytes that LoCaMu puts on the links, by what they are for, over time; all nodes together, in "

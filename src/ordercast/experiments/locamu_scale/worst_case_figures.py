@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 from msgspec.structs import replace
 
-from ordercast.experiments.kit.figures import REFERENCE, doubling, drawn, label, line, own_legend, panels
+from ordercast.experiments.kit.figures import doubling, drawn, label, legend, line, panels
 from ordercast.experiments.kit.results import Curve
 from ordercast.experiments.kit.study import Picture, Row
 from ordercast.experiments.locamu.style import LOOKS
@@ -46,12 +46,14 @@ _HEADERS = (
     ("causal-barriers", "barriers", "Causal Barriers", "-"),
 )
 _MEMORY = (
-    ("locamu", "locamu_memory", "LoCaMu", "-"),
+    ("locamu", "locamu_memory", "LoCaMu, memory", "-"),
     ("cbcast", "cbcast_memory", "CBCAST", "-"),
     ("causal-barriers", "barriers_memory", "Causal Barriers", "-"),
 )
 _SAME_AT_ONE = "locamu_published"
 """With f = 1 the published radii are the corrected ones."""
+
+_CROSSES = "stated by the source"
 
 _Along = Callable[[Sequence[Row], str], Curve]
 
@@ -71,7 +73,7 @@ def _worst_cases(rows: Sequence[Row]) -> Figure:
     )  # fmt: skip
     _curves(a, rows, by_size, [header for header in _HEADERS if header[1] != _SAME_AT_ONE])
     stated = [STATED, STATED_CBCAST, STATED_BARRIERS]
-    a.plot([ONE_GROUP_NODES] * len(stated), stated, "x", color=REFERENCE, markersize=9, label="stated by the source")
+    a.plot([ONE_GROUP_NODES] * len(stated), stated, "x", color="black", markersize=9, zorder=5, label=_CROSSES)
     doubling(a, SIZES)
     label(a, f"a. Largest header (degree {DEGREE}, f = 1)", "nodes", "bytes")
     _curves(b, rows, by_size, _MEMORY)
@@ -83,8 +85,7 @@ def _worst_cases(rows: Sequence[Row]) -> Figure:
     _curves(d, rows, by_degree, [header for header in _HEADERS if header[1] != _SAME_AT_ONE])
     d.set_xticks(DEGREES)
     label(d, f"d. Largest header ({LARGE:,} nodes, f = 1)", "degree", "bytes")
-    for axes in (a, b, c, d):
-        own_legend(axes, loc="upper left", bbox_to_anchor=(0.0, 0.93))
+    legend(figure, c, b, a, last=(_CROSSES,))
     return figure
 
 
@@ -101,7 +102,8 @@ def _largest(rows: Sequence[Row]) -> Figure:
         reverse=True,
     )
     figure, (axes,) = panels(
-        1, 1, "Largest header of each simulated run beside its worst case. Hollow: the worst case by closed form. "
+        1, 1, "Largest header of each simulated run beside its worst case. Whole: with all of a header in every copy; "
+        "changes: with what has changed since the last copy on the link. Hollow: the worst case by closed form. "
         "Filled: the largest header in the run by the source's count. Line: the largest on the wire, with everything "
         "but the payload.", width=8.8, height=0.28 * len(runs) + 0.9,
     )  # fmt: skip

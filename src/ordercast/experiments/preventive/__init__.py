@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ordercast.experiments.kit.study import Study
+from ordercast.experiments.kit.study import PROTOTYPE, Study
 from ordercast.experiments.preventive.figures import latency_figures, movement_figures, size_figures
 from ordercast.experiments.preventive.latency_claims import latency_claims
 from ordercast.experiments.preventive.movement_claims import movement_claims
@@ -12,11 +12,24 @@ from ordercast.experiments.preventive.size_claims import size_claims
 from ordercast.experiments.preventive.sources import CB91, PC18, SPRAY
 
 _WORDS = {
+    "preventive, flood-overlay, vector-overlay": "protocols of Ordercast on the same overlay: causal order by links "
+    "that are used when they are safe; no order; causal order by vector clocks with an entry for each who published",
+    "vector (closed form)": "a vector clock with an entry for every process",
     "safe link": "a link on which nothing can overtake the past of a message, so that it is used",
+    "hop": "the way of a message over one link",
     "phase": "from the opening of a link until it is safe",
+    "lock": "a packet that makes a new link safe: it goes to its end over safe links, behind all that came before",
+    "mediator": "the process by way of which two others come to have a link, and which lets their locks pass",
     "digest": "what a process says it has, where no lock finds a way",
-    "exchange": "two processes swap half of their views (Spray)",
+    "view, exchange": "the links that a process has by Spray; two processes swap half of theirs",
+    "churn": "processes that join, leave and crash",
+    "memory: vector, counting, links": "how copies are told from news: a number for each who published; what is still "
+    "to come over every link, where links stay; the same where they change",
     "K1 to K15": "claims as they were written down before the runs",
+    "R²": "share of the variance that a line explains; 1: all points are on it",
+    "prototype": PROTOTYPE,
+    "n": "the number of different runs behind a point",
+    "±": "half of the 95 % confidence interval; nothing where there was one observation",
     "[PC18], [SPRAY], [CB91]": f"{PC18}; {SPRAY}; {CB91}",
 }
 _COMMON = (

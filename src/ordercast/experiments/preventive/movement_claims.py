@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from ordercast.experiments.kit.claims import HELD, VIOLATED
-from ordercast.experiments.kit.results import Curve, Point, curve, listed
+from ordercast.experiments.kit.results import Curve, Point, curve, estimate, listed, shown
 from ordercast.experiments.kit.study import OURS, PROTOTYPE, Row, SourceClaim
 from ordercast.experiments.preventive.claims import TOO_FEW, held, no_gaps, number, paths, preventive
 from ordercast.experiments.preventive.scales import SLOW_MS
@@ -87,14 +87,26 @@ def _break_first(rows: Sequence[Row]) -> SourceClaim:
     )
 
 
+def _bounded(rows: Sequence[Row], column: str, most: float) -> list[float]:
+    """What the runs with this bound have, all of them."""
+    return [number(row, column) for row in rows if row["max_buffer"] == most]
+
+
+def _largest(rows: Sequence[Row], column: str, most: float) -> float:
+    return max(_bounded(rows, column, most))
+
+
+def _runs(rows: Sequence[Row], column: str, most: float) -> str:
+    return shown(estimate(_bounded(rows, column, most)))
+
+
 def _buffers(rows: Sequence[Row]) -> SourceClaim:
     found = [row for row in rows if row["max_buffer"] != 1024]
     over = [row for row in found if number(row, "buffer_max") > number(row, "max_buffer")]
-    seen = {int(number(row, "max_buffer")): row for row in found}
     told = "; ".join(
-        f"{most}: {number(row, 'buffer_max'):.0f} at most, {number(row, 'lock_restarts'):.0f} restarts, "
-        f"{number(row, 'failed_links'):.0f} links given up"
-        for most, row in sorted(seen.items())
+        f"{most:g}: {_largest(rows, 'buffer_max', most):.0f} at most, {_runs(rows, 'lock_restarts', most)} restarts a "
+        f"run, {_runs(rows, 'failed_links', most)} links given up"
+        for most in sorted({number(row, "max_buffer") for row in found})
     )
     return SourceClaim(
         id="K10-buffers",
