@@ -152,17 +152,20 @@ def _exit_code(result: StudyResult) -> int:
 
 
 def _page(result: StudyResult, command: str) -> StudyReport:
+    from ordercast.experiments.kit.words import words_of
     from ordercast.report.study import ResultTable, StudyReport
 
     order = {one.id: place for place, one in enumerate(result.study.in_order(result.scale))}
     rows = sorted(result.table.to_pylist(), key=lambda row: order[row["id"]])
     parameters = list(dict.fromkeys(name for row in result.study.scales[result.scale] for name in row))
     headers = [*parameters, *(name for name in result.table.column_names if name not in (*parameters, "id")), "id"]
+    claimed = [text for claim in result.claims for text in (claim.statement, claim.measured)]
+    said = [result.runs, *claimed, *(figure.caption for figure in result.figures), *headers]
     return StudyReport(
         name=result.study.name,
         source=result.study.source,
         description=f"{result.study.title}\n\n{result.study.description}",
-        words=dict(result.study.words),
+        words=words_of(result.study, said),
         scale=result.scale,
         runs=f"{len(rows)} configurations. {result.runs}",
         claims=[{**msgspec.to_builtins(claim), "of_source": claim.of_source} for claim in result.claims],

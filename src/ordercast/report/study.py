@@ -71,7 +71,7 @@ def render_study(study: StudyReport) -> str:
         title,
         tag("h1", title),
         _headline(study),
-        *(tag("p", paragraph) for paragraph in study.description.split("\n\n") if paragraph.strip()),
+        *(tag("p", _prose(paragraph)) for paragraph in study.description.split("\n\n") if paragraph.strip()),
         definitions([("source", study.source), *((name, tag("code", value)) for name, value in facts)]),
         *_words_of(study.words),
         *_claims(study.claims),
@@ -79,6 +79,15 @@ def render_study(study: StudyReport) -> str:
         *_results(study.table),
         *_failed(study.failed),
     )
+
+
+def _prose(text: str) -> Markup:
+    """Text in which what is between two backticks is code; one that is alone stays."""
+    first, *rest = text.split("`")
+    pieces: list[str] = [first]
+    for quoted, plain in zip(rest[::2], rest[1::2], strict=False):
+        pieces += [tag("code", quoted), plain]
+    return join([*pieces, *(["`", rest[-1]] if len(rest) % 2 else [])])
 
 
 def _words_of(words: dict[str, str]) -> list[Markup]:
@@ -118,7 +127,7 @@ def _claims(claims: list[dict[str, Any]]) -> list[Markup]:
         for claim in some:
             words, kind = _HOLDS[claim["holds"]]
             badge = tag("span", words, class_=f"verdict {kind}")
-            told = (_words(claim[key]) for key in ("statement", "measured", "source"))
+            told = (_prose(_words(claim[key])) for key in ("statement", "measured", "source"))
             cells.append((_words(claim["id"]), badge, *told))
         headers = "claim", "here", "statement", "measured", "source"
         found.append(tag("h2", f"Claims {whose}"))

@@ -104,6 +104,14 @@ def test_many_columns_are_divided_so_that_none_is_cut_off(tmp_path: Path) -> Non
     assert all(name in page.text for name in names)
 
 
+def test_what_is_between_backticks_is_code(tmp_path: Path) -> None:
+    claims = [{**claim("C1", True), "statement": "The header of `vector<n>` grows.", "measured": "a ` alone"}]
+    document = render_study(study(tmp_path, claims=claims, description="With `flood` beside it."))
+    assert "The header of <code>vector&lt;n&gt;</code> grows." in document
+    assert "a ` alone" in document
+    assert "<p>With <code>flood</code> beside it.</p>" in document
+
+
 def test_abbreviations_source_and_number_of_runs_are_on_the_page(tmp_path: Path) -> None:
     text = Page(render_study(study(tmp_path))).text
     assert "B bytes" in text

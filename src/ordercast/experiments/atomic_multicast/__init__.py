@@ -41,7 +41,6 @@ _WORDS = {
     "TPC-C": "a benchmark of transactions at a wholesaler; here a server is a warehouse",
     "visit": "a server handles a message that is not for it; a hop is fast if it skips such servers",
     "Q1 to Q11": "claims of the article",
-    "n": "the number of different runs behind a point",
 }
 
 RANDOM_STUDY = Study(

@@ -23,7 +23,7 @@ VARIANTS = ("gossip", "none", "source", "k")
 LOOKS = {
     "gossip": Look("gossip, no order", "#4d4d4d", "s", ":", hollow=True),
     "none": Look("ordered, no recovery", "#d55e00", "^", "--"),
-    "source": Look("ordered, from the source", "#009e73", "D", "-."),
+    "source": Look("ordered, from the source", "#009e73", "D", "-.", hollow=True),
     "k": Look("ordered, from k members", "#0072b2"),
 }
 _TTT_ROUNDS, _TTR_ROUNDS = 6, 4
@@ -222,6 +222,7 @@ def _weakness(rows: Sequence[Row]) -> Figure:
         line(right, _by_load(rows, "lost_share", variant, "weak"), LOOKS[variant], scale=100)
     label(left, "Success of attempts", "updates made in a round", "%")
     label(right, "Loss", "updates made in a round", "% of pairs")
+    right.set_ylim(bottom=0)
     legend(figure, left, right)
     return figure
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ordercast.experiments.cluster.load import LOOKS
 from ordercast.experiments.cluster.measures import measured
 from ordercast.experiments.cluster.setting import ClusterSetting
-from ordercast.experiments.cluster.sources import LCC05, WORDS
+from ordercast.experiments.cluster.sources import ENTRY_WORDS, LCC05, WORDS
 from ordercast.experiments.kit.claims import all_of, guarantees_hold
 from ordercast.experiments.kit.figures import CONFIDENCE, drawn, label, legend, line, panels
 from ordercast.experiments.kit.results import Curve, Number, Results, curve, means
@@ -192,5 +192,5 @@ STUDY = Study(
     run=run,
     claims=claims,
     figures=figures,
-    words=WORDS,
+    words={**WORDS, **ENTRY_WORDS, "epoch": "one ownership of an entry; an update's stamp is entry, epoch and number"},
 )  # fmt: skip

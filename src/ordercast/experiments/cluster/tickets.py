@@ -15,7 +15,7 @@ from ordercast.core.messages import Packet
 from ordercast.core.process import OverlayMachine, OverlayPlace
 from ordercast.experiments.cluster.group import Group
 from ordercast.experiments.cluster.setting import CLUSTER, ClusterSetting
-from ordercast.experiments.cluster.sources import P2P05, WORDS
+from ordercast.experiments.cluster.sources import ENTRY_WORDS, P2P05, WORDS
 from ordercast.experiments.kit.claims import HELD, VIOLATED, guarantees_hold
 from ordercast.experiments.kit.figures import CONFIDENCE, Look, drawn, label, line, panels
 from ordercast.experiments.kit.results import Curve, curve, listed
@@ -240,5 +240,5 @@ STUDY = Study(
     run=run,
     claims=claims,
     figures=figures,
-    words=WORDS,
+    words={"[P2P05]": P2P05, **ENTRY_WORDS, "round": WORDS["round"]},
 )

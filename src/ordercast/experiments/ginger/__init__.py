@@ -32,8 +32,6 @@ _WORDS = {
     "Q1 to Q7": "claims of the source about times",
     "eventual, causal, total": "the guarantee that a publication chooses; eventual promises no order",
     "round": "one request of a broker that has lost its parent to be taken in, whatever the answer",
-    "±": "half of the 95 % confidence interval; nothing where there was one observation",
-    "n": "the number of observations behind a number",
     "prototype": f"{PROTOTYPE}: two programs written apart should measure about the same",
     "[Ginger]": "the source",
 }

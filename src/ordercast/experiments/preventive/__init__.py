@@ -26,10 +26,7 @@ _WORDS = {
     "memory: vector, counting, links": "how copies are told from news: a number for each who published; what is still "
     "to come over every link, where links stay; the same where they change",
     "K1 to K15": "claims as they were written down before the runs",
-    "R²": "share of the variance that a line explains; 1: all points are on it",
     "prototype": PROTOTYPE,
-    "n": "the number of different runs behind a point",
-    "±": "half of the 95 % confidence interval; nothing where there was one observation",
     "[PC18], [SPRAY], [CB91]": f"{PC18}; {SPRAY}; {CB91}",
 }
 _COMMON = (

@@ -28,8 +28,6 @@ STUDY = Study(
         "flood, fifo, vector": "protocols of Ordercast: no order; the order of each publisher; causal order by a "
         "vector clock, one counter per node",
         "hold-back": "the time that a received message waits for earlier ones before it is delivered",
-        "B": "bytes",
-        "R²": "share of the variance that a line explains; 1: all points are on it",
         "[BSS91], [CB91], [PC18]": f"{BSS91}; {CB91}; {PC18}",
     },
 )
