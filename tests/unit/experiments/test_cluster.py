@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from ordercast.experiments.cluster import STUDIES, load, recovery_odds, robustness, tickets
@@ -11,6 +12,7 @@ from ordercast.experiments.cluster.oracle import Oracle
 from ordercast.experiments.cluster.setting import ClusterSetting
 from ordercast.experiments.kit.engine import results_table
 from ordercast.experiments.kit.parts import StudyPart
+from ordercast.experiments.kit.results import Results
 from ordercast.experiments.kit.study import Row, Study
 
 SMALL = ClusterSetting(members=12, updaters=12, events_per_round=3.0, rounds=20, ttl=3, loss=0.05)
@@ -127,3 +129,13 @@ def test_hand_overs_leases_and_buffers_are_measured() -> None:
     assert int(found["probes"] or 0) > 100
     wanted: Row = {"tolerated": 1, "wanting": 12, "loss": 0.0, "seed": 1}
     assert tickets.run(wanted)["denied_share"] == pytest.approx(1 / 3)
+
+
+def test_buffers_that_lost_nothing_are_drawn_too() -> None:
+    """On an axis without a zero their points would be nowhere, and a curve would seem to end before them."""
+    usual: Row = {"part": "buffer", "mean": 5.0, "exact": 0.03, "bound": 0.14, "success": None, "crashed": 0.0,
+                  "variant": "none", "ask": 0}  # fmt: skip
+    rows: list[Row] = [{**usual, "slots": slots, "unavailable": gone} for slots, gone in ((5, 0.5), (10, 0.0))]
+    axes = recovery_odds.odds_picture(Results(pa.Table.from_pylist(rows))).axes[0]
+    assert axes.get_ylim()[0] == 0.0
+    assert [50.0, 0.0] in [list(line.get_ydata()) for line in axes.lines]

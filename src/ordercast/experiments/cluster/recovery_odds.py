@@ -31,6 +31,8 @@ _MEMBERS = 50
 _TWICE = 2.0
 _ACCEPTED = 1e-3
 _ASKED = (1, 2, 4)
+_LEAST_PERCENT = 0.01
+"""Below, a figure goes on to nothing at all: buffers that lost nothing are points, too."""
 _LOOKS = {
     "source": Look("from the source", "#009e73", "D", "-."),
     1: Look("k = 1", "#cc79a7", "v", ":"),
@@ -247,10 +249,10 @@ def _independence(found: Results) -> SourceClaim:
 
 
 def figures(results: pa.Table, directory: Path) -> list[Picture]:
-    return drawn(Results(results), directory, {"recovery-odds": _odds})
+    return drawn(Results(results), directory, {"recovery-odds": odds_picture})
 
 
-def _odds(found: Results) -> Figure:
+def odds_picture(found: Results) -> Figure:
     buffers = [row for row in found.rows if row["part"] == "buffer"]
     means = sorted({float(row["mean"] or 0) for row in buffers})
     figure, axes = panels(
@@ -265,7 +267,8 @@ def _odds(found: Results) -> Figure:
         line(one, curve(rows, "unavailable", along="over"), Look("measured", "#0072b2"), scale=100)
         line(one, curve(rows, "exact", along="over"), Look("exact tail", "#d55e00", "^", "--"), scale=100)
         line(one, curve(rows, "bound", along="over"), Look("bound", REFERENCE, "s", ":", hollow=True), scale=100)
-        one.set_yscale("log")
+        one.set_yscale("symlog", linthresh=_LEAST_PERCENT)
+        one.set_ylim(bottom=0)
         label(one, f"m p T = {mean:g}", "slots over m p T", "% gone")
         own_legend(one)
     last = axes[len(means)]
