@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,6 +73,8 @@ def test_figures_are_drawn_and_repeat_byte_for_byte(tmp_path: Path) -> None:
         drawings.append([one.file.read_bytes() for one in LARGE_STUDY.figures(results, tmp_path / name)])
     assert len(drawings[0]) == 1
     assert drawings[0] == drawings[1]
+    # A wider one would be scaled down on the page until nobody can read it.
+    assert int(re.search(rb'width="(\d+)', drawings[0][0])[1]) <= 800  # type: ignore[index]
 
 
 def test_a_configuration_is_measured_in_a_process_of_its_own() -> None:
@@ -102,3 +105,8 @@ def test_what_is_shared_and_what_is_seen_twice_counts_once_or_not_at_all() -> No
     assert alone > 8 * 1_000 + 28 * 1_000
     assert abs(own_bytes(Pair(big, big), {}) - alone) < 100
     assert own_bytes(Pair(big, None), reachable(Pair(None, big))) < 1_000
+
+
+def test_claims_about_our_own_encoding_are_not_the_sources() -> None:
+    large = judged(LARGE_STUDY, ideal_results())
+    assert (large["header-flat"].of_source, large["wire-header-flat"].of_source) == (True, False)

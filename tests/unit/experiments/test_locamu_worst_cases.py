@@ -161,3 +161,8 @@ def test_headers_of_a_burst_come_near_the_worst_case_of_causal_barriers_and_stay
     })  # fmt: skip
     assert row["judged"] == "held"
     assert 0.8 * 8 * 15**2 < int(str(row["model_most"])) <= 8 * 15**2
+
+
+def test_what_another_document_says_is_not_a_claim_of_the_source() -> None:
+    claims = judged([*computed(), *simulated()])
+    assert (claims["zipf-total"].of_source, claims["zipf-total-of-scribe"].of_source) == (True, False)

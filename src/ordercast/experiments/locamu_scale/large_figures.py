@@ -26,12 +26,14 @@ def figures(results: pa.Table, directory: Path) -> list[Picture]:
 
 
 def _scale(rows: Sequence[Row]) -> Figure:
-    figure, (headers, memory, speed) = panels(
-        1, 3, f"Header, memory and speed against the number of nodes. Binary trees, f = 1, {MESSAGES} messages of 32 "
+    figure, (headers, memory, speed, unused) = panels(
+        2, 2, f"Header, memory and speed against the number of nodes. Binary trees, f = 1, {MESSAGES} messages of 32 "
         f"bytes from {PUBLISHERS} publishers to everyone, or each to a group of its publisher's. Hops: copies of "
         "messages that a simulation handles in a second of processor time, acknowledgements included in the time. "
-        "Memory of the process: with links, hosts and what is free again.", width=4.2,
+        "Memory, with one group: of the process, with links, hosts and what is free again; of the machine, which is "
+        "what the protocol itself keeps.", width=4.4,
     )  # fmt: skip
+    unused.remove()
     colour = LOOKS["locamu"].colour
     for groups, name, style in _SHOWN:
         hollow = groups != ONE
@@ -51,7 +53,6 @@ def _scale(rows: Sequence[Row]) -> Figure:
     sizes = [point.x for point in by_size(rows, "wire_mean")]
     for axes in (headers, memory, speed):
         doubling(axes, sizes)
-        axes.tick_params(axis="x", labelrotation=30)
         own_legend(axes)
     label(headers, "Mean header of a copy", "nodes", "bytes")
     label(memory, "Memory per node", "nodes", "kB")

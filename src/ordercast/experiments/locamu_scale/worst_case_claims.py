@@ -163,7 +163,7 @@ def _zipf_total() -> SourceClaim:
         measured=f"{here:,}: the printed total is {1 - printed / here:.1%} less. No number of nodes gives it: "
         f"{enough - 1:,} give {zipf.members(enough - 1):,} and {enough:,} give {zipf.members(enough):,}. Nor does a "
         f"number of groups: the first {cut} come nearest with {zipf.members(zipf.PRINTED_NODES, cut):,}. "
-        f"The formula itself is that of the groups' own source (next claim). Figures here use {here:,}",
+        f"The formula itself is that of the groups' own source (zipf-total-of-scribe). Figures here use {here:,}",
         holds=here == printed,
     )
 
@@ -173,7 +173,7 @@ def _scribe_total() -> SourceClaim:
     small = zipf.group_sizes(ONE_GROUP_NODES)
     return SourceClaim(
         id="zipf-total-of-scribe",
-        source=SHORT,
+        source=OURS,
         statement=f"The same formula gives the {zipf.SCRIBE_MEMBERS:,} members that are known for the evaluation of "
         f"Scribe with {zipf.SCRIBE_NODES:,} nodes.",
         measured=f"{here:,}. With {ONE_GROUP_NODES:,} nodes it gives {sum(small):,} members in "
