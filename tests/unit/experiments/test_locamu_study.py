@@ -29,6 +29,7 @@ from ordercast.experiments.locamu.runs import (
     scenario,
 )
 from ordercast.experiments.locamu.scales import under_way
+from ordercast.experiments.locamu.style import LOOKS
 from tests.support.study_claims import judged
 
 NOT_REPRODUCIBLE = {"root"}
@@ -267,6 +268,28 @@ def test_a_run_that_is_cut_off_out_of_order_breaks_the_order_and_is_named() -> N
     claims = judged(ONE_GROUP_STUDY, [{**first, "judged": "violated", "failed_checks": "causal"}, *rest])
     assert claims["order-holds"].holds is False
     assert f"{first['protocol']} (causal), configuration x" in claims["order-holds"].measured
+
+
+def test_figures_say_how_large_the_trees_are(tmp_path: Path) -> None:
+    """They differ by scale, and from panel to panel."""
+    single, many = (
+        study.figures(pa.Table.from_pylist(ideal_results(study, "quick")), tmp_path)[0]
+        for study in (SINGLE_STUDY, MANY_GROUPS_STUDY)
+    )
+    drawn = single.file.read_text()
+    assert all(f"<!-- {title} -->" in drawn for title in ("5.1c  bandwidth (63 nodes)", "5.1e  failures (511 nodes)"))
+    assert "127 nodes, one group per inner node" in many.caption
+
+
+def test_curves_of_causal_protocols_that_coincide_have_dashes_of_their_own() -> None:
+    """Where there is room for all that is published, they deliver the same."""
+    assert len({str(LOOKS[protocol].style) for protocol in (LOCAMU, CBCAST, BARRIERS)}) == 3
+
+
+def test_claims_call_sizes_as_figures_do() -> None:
+    claim = judged(SINGLE_STUDY, ideal_results(SINGLE_STUDY))["acknowledgements-are-small"]
+    assert "locamu (our encoding)" in claim.measured
+    assert "delta-neighbourhood (source's sizes)" in claim.measured
 
 
 def test_publishers_are_the_root_or_belong_to_the_seed() -> None:

@@ -10,6 +10,7 @@ from ordercast.experiments.kit.study import ORDER_HOLDS, OURS, Row, SourceClaim
 from ordercast.experiments.locamu.results import LocamuResults
 from ordercast.experiments.locamu.runs import COMPLETE, LOCAMU, ORDER_HELD
 from ordercast.experiments.locamu.sources import SHORT
+from ordercast.experiments.locamu.style import SIZES
 
 _LITTLE = 0.05
 
@@ -50,7 +51,7 @@ def acknowledgements_are_small(results: LocamuResults) -> SourceClaim:
     for row in results.rows:
         control, header, payload = row["control_bytes_per_copy"], row["metadata_bytes"], row["payload"]
         if isinstance(control, float) and isinstance(header, float) and isinstance(payload, int):
-            name = f"{row['protocol']} ({row['sizes']} sizes)"
+            name = f"{row['protocol']} ({SIZES[str(row['sizes'])]})"
             shares[name] = max(shares.get(name, 0.0), control / (control + header + payload))
     ours = [share for name, share in shares.items() if name.startswith(LOCAMU)]
     return claim(

@@ -17,13 +17,12 @@ from ordercast.experiments.locamu.claims_causal import ALL, BYTES, FAST, SLOW, b
 from ordercast.experiments.locamu.claims_single import ONE, by_f
 from ordercast.experiments.locamu.results import LocamuResults
 from ordercast.experiments.locamu.runs import BARRIERS, CBCAST, CORRECTED, DELTA, LOCAMU, MODEL, PUBLISHED, WIRE
-from ordercast.experiments.locamu.style import LOOKS
+from ordercast.experiments.locamu.style import LOOKS, SIZES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COUNTED, _ENCODED = "source's sizes", "our encoding"
 _FEW_DECADES = 300
 """A logarithmic axis that spans less has numbers at 2 and 5, too."""
 
@@ -79,8 +78,8 @@ def _figure_1(results: LocamuResults) -> Figure:
     figure, all_axes = panels(
         2, 3, "Throughput of LoCaMu and Delta-Neighbourhood against one thing at a time, as in figure 5.1 of the "
         "source. One group of all nodes, 100 Mb/s, 1 ms, 32 bytes, f = 1, three neighbours a node unless varied; a "
-        "single publisher is the root, but in 5.1b, where all are chosen at random. Dotted lines: computed by the "
-        f"prototype. {CONFIDENCE}", height=3.0,
+        "single publisher is the root, but in 5.1b, where all are chosen at random. Dotted lines without marks: "
+        f"computed by the prototype. {CONFIDENCE}", height=3.0,
     )  # fmt: skip
     for axes, panel in zip(all_axes, _SINGLE, strict=True):
         if panel.figure == "e":
@@ -93,7 +92,8 @@ def _figure_1(results: LocamuResults) -> Figure:
                 line(axes, points, _look(LOCAMU, sizes))
         points = results.curve(panel.figure, panel.column, DELTA, along=panel.along)
         line(axes, points, LOOKS[DELTA])
-        _finish(axes, panel, [point.x for point in points])
+        title = panel.title if panel.along == "nodes" else f"{panel.title} ({_nodes(results, panel.figure)})"
+        _finish(axes, replace(panel, title=title), [point.x for point in points])
     nodes = [int(row["nodes"] or 0) for row in results.of("b")]
     if nodes:
         capacity = reference.CAPACITY_PER_S * nodes[0]
@@ -109,8 +109,8 @@ def _causal(results: LocamuResults, number: str) -> Figure:
     figure, all_axes = panels(
         2, 2,
         f"Deliveries a second and mean metadata of a copy against the number of publishers, as in figure {number} of "
-        f"the source. {groups[0].upper()}{groups[1:]}; publishers at random, each 100 messages/s, held back while too "
-        f"many of its messages are not delivered by all. Hollow: with the bytes of our encoding. {CONFIDENCE}",
+        f"the source. {_nodes(results, FAST)}, {groups}; publishers at random, each 100 messages/s, held back while "
+        f"too many of its messages are not delivered by all. Hollow: with the bytes of our encoding. {CONFIDENCE}",
         height=3.0,
     )  # fmt: skip
     shown = [
@@ -138,7 +138,7 @@ def _sizes(results: LocamuResults, expected: Mapping[str, Mapping[int, float]]) 
     for protocol in (LOCAMU, CBCAST, BARRIERS):
         line(axes, by_publishers(results, "reference", BYTES, protocol), LOOKS[protocol])
     for sizes in expected.values():
-        axes.plot(list(sizes), list(sizes.values()), "x", color=REFERENCE, markersize=8, label="prototype")
+        axes.plot(list(sizes), list(sizes.values()), "x", color="black", markersize=8, zorder=5, label="prototype")
     panel = Panel("Sizes beside the prototype's", "", BYTES, "publishers", "publishers", "metadata (bytes)", 10)
     _finish(axes, panel, [])
     legend(figure, axes)
@@ -169,12 +169,18 @@ def _loads(results: LocamuResults) -> Figure:
     return figure
 
 
+def _nodes(results: LocamuResults, figure: str) -> str:
+    """How large the trees of a figure are, where that is not what it varies."""
+    sizes = sorted({int(row["nodes"] or 0) for row in results.of(figure)})
+    return f"{' and '.join(f'{size:,}' for size in sizes) or 'no'} nodes"
+
+
 def _look(protocol: str, sizes: str) -> Look:
     """Hollow and dashed with the bytes of our encoding."""
     look = LOOKS[protocol]
     if sizes == MODEL:
-        return replace(look, label=f"{look.label} ({_COUNTED})")
-    return replace(look, label=f"{look.label} ({_ENCODED})", style="--", hollow=True)
+        return replace(look, label=f"{look.label} ({SIZES[sizes]})")
+    return replace(look, label=f"{look.label} ({SIZES[sizes]})", style="--", hollow=True)
 
 
 def _finish(axes: Axes, panel: Panel, ticks: Sequence[float]) -> None:

@@ -12,7 +12,8 @@ WORDS = {
     "f": "how many neighbouring nodes may be down together",
     "degree": "neighbours that a node of the tree has",
     "published, corrected radii": "how far neighbourhoods reach: as the source says, and as is needed",
-    "source's sizes, our encoding": "bytes as the source counts them, four a node or number; bytes on the wire",
+    "source's sizes (model), our encoding (wire)": "bytes as the source counts them, four a node or number; bytes on "
+    "the wire",
     "metadata": "bytes of a copy of a message beside its payload",
     "K1 to K14": "claims of the source",
     "P1 to P6": "promises of LoCaMu in its specification here: order, nothing twice, completeness, locality",
