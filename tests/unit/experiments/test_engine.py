@@ -95,9 +95,7 @@ def test_runs_that_came_out_the_same_under_several_seeds_are_counted_once(tmp_pa
     result = run_study(study, scale="quick", out=tmp_path)
     assert result.table.num_rows == 6
     assert result.claims[0].measured == "3 rows"
-    told = (
-        "n = 1 run at 1 point and 2 runs at 1 point. 3 runs came out as one with another seed did, and are not counted."
-    )
+    told = "n = 1 run at 1 point, 2 at 1. 3 runs came out as one with another seed did, and are not counted."
     assert result.runs == told
     assert result.figures[0].caption == f"One. {told}"
 

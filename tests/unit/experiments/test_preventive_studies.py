@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, cast
 
@@ -105,6 +106,16 @@ def test_every_claim_holds_for_good_rows_and_not_for_bad_ones(
 ) -> None:
     assert judged(BY_NAME[study], rows)[claim].holds is True
     assert judged(BY_NAME[study], [{**rows[0], **wrong}, *rows[1:]])[claim].holds is False
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_claims_are_in_the_order_of_their_numbers(study: Study) -> None:
+    for of_source in (True, False):
+        ids = [
+            id_ for id_, claim in judged(study, [like(links=9.0, copies=8.0)]).items() if claim.of_source is of_source
+        ]
+        numbers = [int(found[1]) for id_ in ids if (found := re.match(r"K(\d+)-", id_))]
+        assert numbers == sorted(numbers)
 
 
 def test_what_a_bound_costs_is_told_of_all_runs_with_it() -> None:

@@ -213,8 +213,9 @@ def _told(parts: Sequence[StudyPart], different: Sequence[StudyPart]) -> str:
     repeated = f" {again} runs came out as one with another seed did, and are not counted." if again else ""
     if len(points) == 1:
         return f"n = {_runs(*points)} a point.{repeated}"
-    told = " and ".join(f"{_runs(n)} at {count} point{'s' if count > 1 else ''}" for n, count in sorted(points.items()))
-    return f"n = {told}.{repeated}"
+    (fewest, places), *more = sorted(points.items())
+    told = [f"{_runs(fewest)} at {places} point{'s' if places > 1 else ''}", *(f"{n} at {count}" for n, count in more)]
+    return f"n = {', '.join(told)}.{repeated}"
 
 
 def _runs(n: int) -> str:

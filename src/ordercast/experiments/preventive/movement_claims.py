@@ -41,8 +41,8 @@ def movement_claims(table: pa.Table) -> list[SourceClaim]:
     """Claims about links and processes that come and go."""
     rows: list[Row] = table.to_pylist()
     usual = [row for row in rows if not row["hold_ms"] and not row["links_differ"]]
-    return [held(rows), no_gaps(rows), _flood_breaks(rows), _time_flat(rows), paths(usual), _break_first(rows),
-            _buffers(rows), _collected(rows), _forgets(rows), _isolated(rows)]  # fmt: skip
+    return [held(rows), no_gaps(rows), _flood_breaks(rows), paths(usual), _time_flat(rows), _buffers(rows),
+            _collected(rows), _break_first(rows), _forgets(rows), _isolated(rows)]  # fmt: skip
 
 
 def _flood_breaks(rows: Sequence[Row]) -> SourceClaim:
