@@ -175,3 +175,10 @@ def test_curves_have_the_confidence_of_their_means(tmp_path: Path) -> None:
         for some in (ideal_results(TPCC_STUDY), rows)
     )
     assert different.count(b"LineCollection") > alike.count(b"LineCollection") == 0
+
+
+def test_every_run_of_real_processes_is_drawn_beside_the_median(tmp_path: Path) -> None:
+    rows = [{**row, "latency_ms_mean": 1.0 + row["seed"]} for row in ideal_results(TCP_STUDY)]
+    (picture,) = TCP_STUDY.figures(pa.Table.from_pylist(rows), tmp_path)
+    assert "each of them as a dot" in picture.caption
+    assert "nothing is trimmed" in picture.caption

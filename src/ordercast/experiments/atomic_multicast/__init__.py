@@ -23,12 +23,12 @@ from ordercast.experiments.atomic_multicast.tcp import TCP_SCALES
 from ordercast.experiments.atomic_multicast.tcp import measure as measure_processes
 from ordercast.experiments.kit.study import Study
 
+_NO_VALUES = "\n\nThe article's curves are not at hand as numbers, so that no value of it is drawn beside ours."
 _SET_UP = (
     " Every client sends, waits for its answer and sends again. A server handles one input at a time: 8 µs, 2 more a "
     "delivery, 8 more a packet sent, and 0.01 for each byte in or out. Links take 0.05 ms and an exponential 0.02 ms "
     "more, in order. Latency is what clients see, after a warm-up of a fifth of the messages. Every run is simulated, "
-    "measured from its trace and judged.\n\nThe article's curves are not at hand as numbers, so that no value of it "
-    "is drawn beside ours."
+    f"measured from its trace and judged.{_NO_VALUES}"
 )
 _WORDS = {
     "DCC": "the article's daisy chain: the rule strict with whole clocks; with reduced clocks it is DCC/RV",
@@ -111,7 +111,8 @@ TCP_STUDY = Study(
     source=DCC,
     description="Skeen, Delporte-Fauconnier and the daisy chain over TCP on this machine: four processes, each with a "
     "server and two clients, messages to two of the servers or to all of them. The times are those of the machine and "
-    "differ from run to run, so claims are judged by medians. Every run is measured from its trace and judged.",
+    "differ from run to run, so claims are judged by medians. Every run is measured from its trace and judged."
+    + _NO_VALUES,
     scales=TCP_SCALES,
     run=measure_processes,
     claims=tcp_claims,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ from ordercast.experiments.atomic_multicast.scales import (
     SOME_CLIENTS,
 )
 from ordercast.experiments.kit.figures import CONFIDENCE, Look, bars, drawn, label, legend, line, panels
-from ordercast.experiments.kit.results import Point
+from ordercast.experiments.kit.results import Point, numbers
 from ordercast.experiments.kit.study import Picture
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ def _packets(results: AtomicResults, workloads: Workloads) -> Figure:
 def _real(results: AtomicResults) -> Figure:
     figure, (left, right) = panels(
         1, 2, f"Throughput and mean latency of real processes over TCP on this machine, {results.most_clients} "
-        "clients, by number of destinations: medians over the runs of a point.", width=4.2,
+        f"clients, by number of destinations: medians over the runs of a point, and each of them as a dot. {_MEAN}",
+        width=4.2,
     )  # fmt: skip
     workloads = {workload: (workload, "") for workload in FEW}
     measured = [system for system in COMPARED if results.where(system=system)]
@@ -188,8 +190,18 @@ def _real(results: AtomicResults) -> Figure:
     label(left, "Throughput", "", "1000 multicasts/s")
     _bars(right, results, workloads, measured, "latency_ms_mean", 1.0)
     label(right, "Latency", "", "mean latency (ms)")
+    _dots(left, results, measured, "throughput_per_s", 1e-3)
+    _dots(right, results, measured, "latency_ms_mean", 1.0)
     legend(figure, left)
     return figure
+
+
+def _dots(axes: Axes, results: AtomicResults, systems: Sequence[str], column: str, scale: float) -> None:
+    """Every run on its bar: a median alone does not say how far apart they are."""
+    for bar, (system, workload) in zip(axes.patches, product(systems, FEW), strict=True):
+        runs = numbers(row[column] for row in results.where(system=system, workload=workload))
+        place = bar.get_x() + bar.get_width() / 2  # type: ignore[attr-defined]
+        axes.plot([place] * len(runs), [run * scale for run in runs], ".", color="black", markersize=4)
 
 
 def _bars(
