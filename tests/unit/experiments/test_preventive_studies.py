@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from ordercast.experiments.kit.study import Row, Study
@@ -106,6 +108,14 @@ def test_every_claim_holds_for_good_rows_and_not_for_bad_ones(
 ) -> None:
     assert judged(BY_NAME[study], rows)[claim].holds is True
     assert judged(BY_NAME[study], [{**rows[0], **wrong}, *rows[1:]])[claim].holds is False
+
+
+def test_the_links_that_the_source_reports_are_drawn_where_as_many_processes_were_measured(tmp_path: Path) -> None:
+    for nodes, is_drawn in ((1_000, False), (10_000, True)):
+        table = pa.Table.from_pylist([like(**point(nodes=n)) for n in (100, nodes)])
+        costs = BY_NAME["preventive-scale"].figures(table, tmp_path)[0]
+        assert ("about 17 links, which [PC18] reports" in costs.caption) == is_drawn
+        assert ("links by [PC18]" in costs.file.read_text()) == is_drawn
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

@@ -16,6 +16,8 @@ from ordercast.experiments.preventive.movement_claims import by_churn, by_period
 from ordercast.experiments.preventive.size_claims import by_origins, by_size, vector_header
 from ordercast.experiments.preventive.sources import (
     PC18_LATENCY_S,
+    PC18_LINKS_ABOUT,
+    PC18_NODES,
     PC18_UNSAFE_ABOUT,
     PROTOTYPE_DEGREE,
     PROTOTYPE_PATH,
@@ -31,7 +33,8 @@ _VECTOR = Look("vector (closed form)", REFERENCE, "s", ":")
 _CLOCKS = Look("vector-overlay", "#009e73", "D", "-.")
 _ALL = Look("all links", REFERENCE, "s", ":", hollow=True)
 _PROTOTYPE = Look("a prototype", "#cc79a7", "x", "")
-_PUBLISHED = Look("[PC18], 10,000 processes", "#cc79a7", "x", "")
+_PUBLISHED = Look(f"[PC18], {PC18_NODES:,} processes", "#cc79a7", "x", "")
+_PUBLISHED_LINKS = Look(f"links by [PC18], {PC18_LATENCY_S:g} s a hop", "#e69f00", "+", "")
 _LOOKS = (_OURS, _FLOOD, Look("", "#009e73", "D", "-."))
 _WIDTH = 4.4
 
@@ -41,11 +44,12 @@ def size_figures(table: pa.Table, directory: Path) -> list[Picture]:
 
 
 def _costs(rows: Sequence[Row]) -> Figure:
+    published = _known({PC18_NODES: PC18_LINKS_ABOUT}, rows)
+    told = f" Plus: about {PC18_LINKS_ABOUT:g} links, which [PC18] reports." if published else ""
     figure, (left, right) = panels(
         1, 2, "Left: largest header of a message, payload not counted, by the number of processes, with that of a "
         "vector clock of as many entries. Right: copies of a message that a process receives, and its links; crosses: "
-        "links in an independent prototype, one seed. "
-        f"{CONFIDENCE}", width=_WIDTH,
+        f"links in an independent prototype, one seed.{told} {CONFIDENCE}", width=_WIDTH,
     )  # fmt: skip
     headers = by_size(rows, "header_max")
     line(left, headers, _OURS)
@@ -55,6 +59,7 @@ def _costs(rows: Sequence[Row]) -> Figure:
     line(right, by_size(rows, "copies"), Look("copies received", "#0072b2"))
     line(right, by_size(rows, "links"), Look("links", REFERENCE, "s", ":", hollow=True))
     line(right, _known(PROTOTYPE_DEGREE, rows), _PROTOTYPE)
+    line(right, published, _PUBLISHED_LINKS)
     right.set_ylim(bottom=0)
     _finish(right, "Copies and links of a process", "processes", "number")
     for axes in (left, right):

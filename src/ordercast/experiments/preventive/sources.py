@@ -10,7 +10,8 @@ SPRAY = (
 )
 CB91 = "[CB91] Charron-Bost: Concerning the Size of Logical Clocks in Distributed Systems, IPL 39(1), 1991"
 
-PC18_UNSAFE_ABOUT, PC18_LATENCY_S = 3.0, 5.0
+PC18_NODES, PC18_LATENCY_S = 10_000, 5.0
+PC18_UNSAFE_ABOUT, PC18_LINKS_ABOUT = 3.0, 17.0
 PC18_UNSAFE = (2.0, 4.0)
 """[PC18]: about 3 unsafe links at most, of about 17, with 10,000 processes, 5 s a hop and a change a minute."""
 PC18_LINKS = (16.0, 19.0)
