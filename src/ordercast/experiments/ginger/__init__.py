@@ -31,6 +31,9 @@ _WORDS = {
     "E1 to E14": "statements of the source about the structure: views, degrees, elections, exchanges, order",
     "Q1 to Q7": "claims of the source about times",
     "eventual, causal, total": "the guarantee that a publication chooses; eventual promises no order",
+    "order scope key, session": "a total is ordered with what shares its keys; or its client's later publications wait "
+    "for it, whatever their keys",
+    "hop order": "a broker that has lost its parent asks whoever is fewest hops away; else those above it first",
     "round": "one request of a broker that has lost its parent to be taken in, whatever the answer",
     "prototype": f"{PROTOTYPE}: two programs written apart should measure about the same",
     "[Ginger]": "the source",

@@ -33,6 +33,10 @@ _INSTRUCTIVE = {"E2": "S0", "E3": "S5", "E4": "S5", "E7": "S1", "E8": "S4", "E10
 """Scenario whose first run is quoted."""
 
 
+_OF_THE_TREE = {"E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "E14"}
+"""Statements about who is whose neighbour. With constant latencies that is the same under many a seed."""
+
+
 def structural_claims(results: Results) -> list[SourceClaim]:
     simulated = [row for row in results.rows if row["runs"] != PROCESSES]
     return [_claim(id_, statement, simulated) for id_, statement in STATEMENTS.items()]
@@ -58,7 +62,15 @@ def _measured(id_: str, telling: list[Row], holding: int) -> str:
     liked = [row for row in telling if row["scenario"] == wanted] or telling
     quoted = against[:2] or (_one_per_view_order(liked) if id_ == "E7" else sorted(liked, key=_order_of)[:1])
     told = "; ".join(f"{row['scenario']}{_order(row)}, seed {row['seed']}: {row[f'{id_}_seen']}" for row in quoted)
-    return f"in {holding} of {len(telling)} runs. {told}"
+    return f"in {holding} of {len(telling)} runs{_alike(id_, telling)}. {told}"
+
+
+def _alike(id_: str, telling: list[Row]) -> str:
+    """How many of the runs are different ones for a statement about the tree."""
+    different = len({(row["scenario"], row["view_order"], row[f"{id_}_seen"]) for row in telling})
+    if id_ not in _OF_THE_TREE or different == len(telling):
+        return ""
+    return ", all alike in this" if different == 1 else f", {different} of which differ in this"
 
 
 def _one_per_view_order(rows: list[Row]) -> list[Row]:
