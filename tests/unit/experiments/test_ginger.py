@@ -105,7 +105,7 @@ SPOILED: dict[str, tuple[Study, dict[str, Any], dict[str, Any]]] = {
     "election-apart": (REPAIR_STUDY, {"scenario": "S2"}, {"b3_parent": ""}),
     "client-failover": (REPAIR_STUDY, {"scenario": "S5"}, {"c4_failover_ms": 100.0}),
     "small-buffer": (FAULTS_STUDY, {"scenario": "S2", "buffer": 150}, {"all_ms_mean": 10.0}),
-    "saturation-one-key": (KEYS_STUDY, {"keys": 1, "part": "length", "operations": 200}, {"all_ms_mean": 1000.0}),
+    "saturation-one-key": (KEYS_STUDY, {"keys": 1, "scenario": "S0", "operations": 200}, {"all_ms_mean": 1000.0}),
     "saturation-session": (KEYS_STUDY, {"order_scope": "session", "operations": 200}, {"all_ms_mean": 10.0}),
 }
 
@@ -125,6 +125,13 @@ def test_repairs_of_five_rounds_that_are_shorter_than_of_four_are_not_hidden_by_
     claim = judged(REPAIR_STUDY, rows)["Q1"]
     assert "4 rounds 2500" in claim.measured
     assert claim.holds is False
+
+
+@pytest.mark.parametrize("scale", ["quick", "paper"])
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_no_run_is_made_and_counted_twice_for_two_parts_of_a_study(study: Study, scale: str) -> None:
+    runs = [tuple((name, value) for name, value in row.items() if name != "part") for row in study.scales[scale]]
+    assert len(set(runs)) == len(runs)
 
 
 def test_runs_in_which_the_tree_is_repaired_alike_are_not_counted_as_different() -> None:

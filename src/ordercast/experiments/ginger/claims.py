@@ -253,12 +253,21 @@ def _grows_within_noise(results: Results, column: str, scenario: str, fewer: int
     return found is not None and (found.n == 1 or found.mean <= found.half)
 
 
-def _saturated_by_one_key(results: Results) -> SourceClaim:
-    lengths = sorted({int(row["operations"] or 0) for row in results.where(part=LENGTH)})
-    one, many = (
-        [results.get("all_ms_mean", part=LENGTH, keys=keys, order_scope="key", operations=n) for n in lengths]
-        for keys in (1, 100)
+def by_length(results: Results, keys: int, order_scope: str, operations: int) -> Estimate | None:
+    """The mean latency without faults, whatever else the run is for."""
+    return results.get(
+        "all_ms_mean", scenario="S0", transfers=True, keys=keys, order_scope=order_scope, operations=operations
     )
+
+
+def lengths_of(results: Results) -> list[int]:
+    """How long clients publish, in operations, where that is what is varied."""
+    return sorted({int(row["operations"] or 0) for row in results.where(part=LENGTH)})
+
+
+def _saturated_by_one_key(results: Results) -> SourceClaim:
+    lengths = lengths_of(results)
+    one, many = ([by_length(results, keys, "key", n) for n in lengths] for keys in (1, 100))
     return claim(
         "saturation-one-key",
         "One key is more than the system can serve: the queue grows as long as publications come, and the mean latency "
@@ -272,11 +281,8 @@ def _saturated_by_one_key(results: Results) -> SourceClaim:
 
 
 def _saturated_by_sessions(results: Results) -> SourceClaim:
-    lengths = sorted({int(row["operations"] or 0) for row in results.where(part=LENGTH)})
-    by_keys = {
-        keys: [results.get("all_ms_mean", part=LENGTH, keys=keys, order_scope="session", operations=n) for n in lengths]
-        for keys in (100, 1000)
-    }
+    lengths = lengths_of(results)
+    by_keys = {keys: [by_length(results, keys, "session", n) for n in lengths] for keys in (100, 1000)}
     told = "; ".join(f"{keys} keys: {', '.join(map(shown, found))}" for keys, found in by_keys.items())
     return claim(
         "saturation-session",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ordercast.experiments.ginger.claims import pausing_and_not
+from ordercast.experiments.ginger.claims import by_length, lengths_of, pausing_and_not
 from ordercast.experiments.ginger.measures import GUARANTEES
 from ordercast.experiments.ginger.reference import (
     PROTOTYPE_KEYS_MS,
@@ -17,7 +17,7 @@ from ordercast.experiments.ginger.reference import (
     SOURCE_REPAIR_MS,
 )
 from ordercast.experiments.ginger.repairs import Mended, repairs, took
-from ordercast.experiments.ginger.scales import BY_FAULTS, KEYS, LENGTH, SMALL_BUFFER
+from ordercast.experiments.ginger.scales import BY_FAULTS, KEYS, SMALL_BUFFER
 from ordercast.experiments.ginger.setting import MAIN, PROCESSES, SCENARIOS
 from ordercast.experiments.kit.figures import (
     CONFIDENCE,
@@ -30,7 +30,7 @@ from ordercast.experiments.kit.figures import (
     line,
     panels,
 )
-from ordercast.experiments.kit.results import Estimate, Results, curve
+from ordercast.experiments.kit.results import Estimate, Point, Results, curve
 from ordercast.experiments.kit.study import Picture
 
 if TYPE_CHECKING:
@@ -243,7 +243,8 @@ def _length(results: Results) -> Figure:
              (100, "session"): Look("100 keys, order scope session", "#009e73", "s", hollow=True),
              (1000, "session"): Look("1000 keys, order scope session", "#cc79a7", "D", ":")}  # fmt: skip
     for (keys, scope), look in kinds.items():
-        points = curve(results.rows, "all_ms_mean", along="operations", part=LENGTH, keys=keys, order_scope=scope)
+        found = {length: by_length(results, keys, scope, length) for length in lengths_of(results)}
+        points = [Point(length, value.mean, value.half) for length, value in found.items() if value]
         line(axes, points, look, scale=1e-3)
         axes.set_xticks([point.x for point in points])
     label(axes, "Queues", "operations per client", "mean latency (s)")
