@@ -129,7 +129,7 @@ class Interests(State):
             begun = pattern in self.followed and topic not in self.topics
             self.subscribe(topic)
             if begun and topic in self.topics:
-                self.topics[topic].since = pattern
+                self.topics[topic].led_by(pattern)
         else:
             self.subscribe_from(topic, past.of(topic), latest_only=past.latest_only, optional=True)
 

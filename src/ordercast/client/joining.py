@@ -170,7 +170,6 @@ class TopicJoining(State):
             session.ledger.member(packet.topic, receives=True, granted=True)
             info = {"topic": packet.topic, "broker": session.edge.broker}
             session.wires.note("subscribe", {**info, **self._beginning(membership)})
-            membership.since = ""
         membership.granted(packet.base, aged=packet.aged)
         self.stability.raise_base(membership, packet.base)
         self.past.granted(membership, membership.with_closed(packet.base, session.closed))

@@ -160,7 +160,7 @@ class ClientMachine(ProcessMachine):
     def _join_to_publish(self, topic: Topic) -> Membership:
         since = self.interests.begun_since(topic)
         membership = self.joining.want(topic, receives=self.interests.receive_what_is_published(topic))
-        membership.since = since or membership.since
+        membership.led_by(since)
         return membership
 
     def subscribe(self, topic: Topic) -> None:

@@ -87,6 +87,10 @@ class Membership(State):
         self.aged = False
         """Sessions of the topic are closed, of which nothing is counted one by one."""
 
+    def led_by(self, pattern: str) -> None:
+        """A filter that was confirmed before the topic began made this client a member of it; empty: none did."""
+        self.since = pattern or self.since
+
     def rename(self, origin: Origin) -> None:
         """BRK-F1: the session has another ticket; nothing was ever sent under the name before."""
         self.origin = origin

@@ -89,7 +89,7 @@ def test_a_run_without_a_manifest_is_taken_for_one_of_brokers(
     manifest, assumed = describe_run(write(tmp_path / "night", ann_0="here", bob_0=bob))
     assert manifest == Manifest(
         run_id="night", protocol="broker", guarantee="mixed", scope="topic", order_scope=order_scope, clock=clock,
-        nodes=["ann", "bob"],
+        nodes=["ann", "bob"], uniform=False, leavers_pass_on=True,
     )  # fmt: skip
     assert assumed.startswith(f"no run.json: protocol broker, guarantee mixed, scope topic, order_scope {order_scope}")
 
