@@ -72,6 +72,13 @@ def test_a_root_that_was_away_itself_learns_how_long_a_member_has_been_absent() 
     assert finding.held, finding.problems
 
 
+def test_electors_who_agree_on_nobody_that_is_absent_from_a_topic_name_nobody() -> None:
+    # BRK-M10
+    finding = try_seed(11_000_404, "restart-with-disk")
+    assert not isinstance(finding, str), finding
+    assert finding.held, finding.problems
+
+
 def test_what_a_dead_client_had_of_one_topic_is_not_owed_because_of_what_it_published_on_another() -> None:
     """It dies together with its edge; a publication on another topic had got out before."""
     finding = try_seed(11_000_058, "sealed")

@@ -223,7 +223,7 @@ def test_a_root_learns_of_absences_from_those_who_were_told_later_than_itself() 
     known = {topic: dict(since) for topic, since in newcomer.since.items()}
     newcomer.learn(tree.brokers["b1"].tree.term[0], {})
     assert newcomer.since == known, "it was told by the same root"
-    newcomer.learn(9, {T: {Origin("y"): 7}})
+    newcomer.learn(9, {T: {Origin("y"): 7}, Topic("other"): {}})
     assert newcomer.since == {T: {Origin("y"): 7}}
 
 

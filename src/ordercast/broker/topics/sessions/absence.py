@@ -56,7 +56,7 @@ class Absence(TopicsPart):
     def learn(self, number: int, since: dict[Topic, dict[Origin, int]]) -> None:
         """From others who agree to this broker's claim: it was away, or too short a time there, and was told less."""
         if number > self._of_term:
-            self._of_term, self.since = number, since
+            self._of_term, self.since = number, {topic: members for topic, members in since.items() if members}
 
     def noticed(self, topic: Topic, members: set[Origin]) -> None:
         """Those, and no others, are members of the topic and not below this root."""
