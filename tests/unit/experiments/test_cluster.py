@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ordercast.experiments.cluster import STUDIES, load, recovery_odds, robustness, tickets
+from ordercast.experiments.cluster import STUDIES, load, recovery_odds, robustness, scale, tickets
 from ordercast.experiments.cluster.closed_forms import answered, bound, slots_for, tail
 from ordercast.experiments.cluster.measures import measured
 from ordercast.experiments.cluster.oracle import Oracle
@@ -139,3 +139,15 @@ def test_buffers_that_lost_nothing_are_drawn_too() -> None:
     axes = recovery_odds.odds_picture(Results(pa.Table.from_pylist(rows))).axes[0]
     assert axes.get_ylim()[0] == 0.0
     assert [50.0, 0.0] in [list(line.get_ydata()) for line in axes.lines]
+
+
+@pytest.mark.parametrize("size", ["quick", "paper"])
+def test_no_group_in_which_all_update_is_run_twice(size: str) -> None:
+    """25 updaters of 25 members are all members: one run, and a point of both curves."""
+    rows = scale.STUDY.scales[size]
+    updaters = {"5-updater": 5, "25-updater": 25}
+    runs = [(updaters.get(str(row["updating"]), row["members"]), row["members"], row["seed"]) for row in rows]
+    assert len(set(runs)) == len(runs)
+    measured = [row | {"latency_ms": float(row["seed"]) + 1} for row in rows]
+    of_all = scale.by_size(measured, "latency_ms", "full-updater")
+    assert [point.x for point in of_all] == [25, 50, 75, 100, 125]

@@ -45,7 +45,7 @@ def _scale(sizes: Sequence[int], seeds: int, rounds: int) -> list[Row]:
         {"updating": updating, "members": members, "rounds": rounds, "seed": seed}
         for updating in _UPDATERS
         for members in sizes
-        if members <= _LARGEST_FULL or updating != "full-updater"
+        if updating != "full-updater" or (members <= _LARGEST_FULL and members not in _UPDATERS.values())
         for seed in range(seeds)
     ]
 
@@ -72,7 +72,11 @@ def _ttl(members: int) -> int:
     return 5 if members <= _LARGEST_FULL else 5 + math.ceil(math.log(members / _LARGEST_FULL, 4))
 
 
-def _by_size(rows: Sequence[Row], column: str, updating: str) -> Curve:
+def by_size(rows: Sequence[Row], column: str, updating: str) -> Curve:
+    """Of runs in which so many update; that all do is also true of as few members as a fixed number of updaters."""
+    if updating == "full-updater":
+        rows = [row for row in rows if (_UPDATERS[str(row["updating"])] or row["members"]) == row["members"]]
+        return curve(rows, column, along="members")
     return curve(rows, column, along="members", updating=updating)
 
 
@@ -90,7 +94,7 @@ def claims(results: pa.Table) -> list[SourceClaim]:
 
 
 def _size_is_flat(rows: Sequence[Row]) -> SourceClaim:
-    fixed = {name: _by_size(rows, "message_bytes", name) for name in ("5-updater", "25-updater")}
+    fixed = {name: by_size(rows, "message_bytes", name) for name in ("5-updater", "25-updater")}
     fits = [fit_line(points) for points in fixed.values()]
     return SourceClaim(
         id="message-size-flat", source=LCC05,
@@ -102,7 +106,7 @@ def _size_is_flat(rows: Sequence[Row]) -> SourceClaim:
 
 
 def _size_grows(rows: Sequence[Row]) -> SourceClaim:
-    points = _by_size(rows, "message_bytes", "full-updater")
+    points = by_size(rows, "message_bytes", "full-updater")
     fit = fit_line(points)
     return SourceClaim(
         id="full-message-size-grows", source=LCC05,
@@ -121,7 +125,7 @@ def _better_logarithmic(points: Curve) -> tuple[bool | None, str]:
 
 
 def _latency_is_logarithmic(rows: Sequence[Row]) -> SourceClaim:
-    found = {name: _by_size(rows, "latency_ms", name) for name in ("5-updater", "25-updater")}
+    found = {name: by_size(rows, "latency_ms", name) for name in ("5-updater", "25-updater")}
     fits = {name: _better_logarithmic(points) for name, points in found.items()}
     return SourceClaim(
         id="latency-logarithmic", source=LCC05,
@@ -133,7 +137,7 @@ def _latency_is_logarithmic(rows: Sequence[Row]) -> SourceClaim:
 
 
 def _full_latency_is_linear(rows: Sequence[Row]) -> SourceClaim:
-    points = _by_size(rows, "latency_ms", "full-updater")
+    points = by_size(rows, "latency_ms", "full-updater")
     better, told = _better_logarithmic(points)
     return SourceClaim(
         id="full-latency-linear", source=LCC05,
@@ -145,7 +149,7 @@ def _full_latency_is_linear(rows: Sequence[Row]) -> SourceClaim:
 
 
 def _throughput(rows: Sequence[Row]) -> SourceClaim:
-    found = {name: _by_size(rows, "deliveries_per_s", name) for name in _UPDATERS}
+    found = {name: by_size(rows, "deliveries_per_s", name) for name in _UPDATERS}
     full = [point.mean for point in found["full-updater"]]
     steady = [
         max(point.mean for point in points) <= 1.1 * min(point.mean for point in points) if len(points) > 1 else None
@@ -191,7 +195,7 @@ def _members(rows: Sequence[Row]) -> Figure:
     axes.pop().remove()
     for one, (column, title, unit) in zip(axes, columns, strict=True):
         for name, look in _LOOKS.items():
-            line(one, _by_size(rows, column, name), look)
+            line(one, by_size(rows, column, name), look)
         doubling(one, sizes)
         label(one, title, "members", unit)
         one.set_ylim(bottom=0)
