@@ -114,3 +114,28 @@ def test_what_a_killed_life_did_and_could_not_record_is_recorded_by_the_next(tmp
     _, second = sorted((trace / "journals").glob("ann.*.jsonl"))
     rows = [(row.kind, row.topic) for row in read_journal(second) if row.kind in ("recover", "subscribe", "deliver")]
     assert rows == [("recover", None), ("subscribe", "t"), *[("deliver", "t")] * 3]
+
+
+def test_what_an_earlier_session_recorded_says_nothing_of_a_later_one(tmp_path: Path) -> None:
+    """The second session was killed before its journal had what it subscribed to; the first had subscribed too."""
+    data, trace = tmp_path / "data", tmp_path / "run"
+
+    async def main() -> None:
+        async with cluster(brokers=1) as brokers:
+            ann = await brokers.connect("ann", trace=trace, data=data)
+            await ann.subscribe("t")
+            await ann.subscribe("u.>")
+            await ann.close(stay=False)
+            ann = await brokers.connect("ann", trace=trace, data=data)
+            await ann.subscribe("t")
+            await ann.subscribe("u.>")
+            await ann.abandon()
+            *_, second = sorted((trace / "journals").glob("ann.*.jsonl"))
+            kept = [line for line in second.read_text().splitlines() if '"subscribe"' not in line]
+            second.write_text("".join(f"{line}\n" for line in kept))
+            async with brokers.connect("ann", trace=trace, data=data):
+                pass
+
+    run_async(main)
+    *_, third = sorted((trace / "journals").glob("ann.*.jsonl"))
+    assert [row.topic for row in read_journal(third) if row.kind == "subscribe"] == ["u.>", "t"]

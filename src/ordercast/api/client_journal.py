@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ordercast.core.errors import UsageError
 from ordercast.trace.journal import Journal, journal_path, read_journal
-from ordercast.trace.schema import INFO_PUBLISHED, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
+from ordercast.trace.schema import INFO_PUBLISHED, INFO_STATE, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
 
 if TYPE_CHECKING:
     from ordercast.client.ports import SavedClient
@@ -64,7 +64,9 @@ def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Save
     for row in (row for path in earlier for row in read_journal(path)):
         known.add((row.kind, row.msg))
         last_ns = min(row.time_ns, now_ns)
-        if row.kind in ("subscribe", "unsubscribe"):
+        if row.kind == "leave" or (row.kind == "recover" and (row.info or {}).get(INFO_STATE) == STATE_LOST):
+            subscribed.clear()  # What follows is of another session.
+        elif row.kind in ("subscribe", "unsubscribe"):
             subscribed[row.topic] = row.kind == "subscribe"
     for pattern in kept.followed:
         if not subscribed.get(pattern):
