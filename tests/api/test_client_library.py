@@ -296,6 +296,23 @@ def test_rights_are_enforced_with_a_word() -> None:
     run_async(main)
 
 
+def test_a_filter_wider_than_the_right_to_receive_does_not_keep_anybody_from_publishing() -> None:
+    async def main() -> None:
+        eve_may = User(name="eve", token="t", publish=("open.>", "tips"), subscribe=("open.>",))
+        async with (
+            cluster(brokers=1, user=(eve_may,), peer_token="p") as brokers,
+            ordercast.connect(brokers.address, "eve", token="t") as eve,
+        ):
+            inbox = await eve.subscribe(">")
+            await eve.publish("tips", b"x", timeout=10)
+            await eve.publish("open.a", b"y", timeout=10)
+            assert (await inbox.get(5)).payload == b"y"
+            with pytest.raises(ordercast.PublishRefused, match="no right to publish"):
+                await eve.publish("secret", b"x", timeout=10)
+
+    run_async(main)
+
+
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [

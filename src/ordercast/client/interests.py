@@ -32,7 +32,10 @@ class Interests(State):
         self.replays = replays
         self.watched: set[str] = set(watched)
         self.followed: set[str] = set(followed)
-        """Filters that are confirmed, whichever edge it was: each counts for all topics that have begun since."""
+        """Filters that are confirmed, whichever edge it was: each counts for all topics that have begun since.
+
+        Not one that asks for the past, or is wider than the client's rights: topics that were there may come later.
+        """
         self.pasts: dict[str, PastStart] = {}
         """Filters whose topics begin in the past."""
         self.unconfirmed: set[str] = set()
@@ -45,6 +48,8 @@ class Interests(State):
     def subscribe(self, topic: Topic) -> None:
         if not self._receives(topic):
             self.joining.want(topic, receives=True)
+        elif topic in self.topics:
+            self.topics[topic].unasked = False
 
     def subscribe_from(self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False) -> None:
         """ARC-S1: the past of a kept topic first, then what is live."""
@@ -91,10 +96,7 @@ class Interests(State):
         self.watched.remove(pattern)
         self.pasts.pop(pattern, None)
         self.ledger.watched(tuple(sorted(self.watched)))
-        if pattern in self.followed:
-            self.followed.remove(pattern)
-            self.ledger.followed(tuple(sorted(self.followed)))
-            self.session.wires.note("unsubscribe", {"topic": pattern})
+        self._counts_no_more(pattern)
         self._answered(pattern)
 
     def _answered(self, pattern: str) -> None:
@@ -113,15 +115,26 @@ class Interests(State):
         if packet.more:
             self.finding[packet.pattern] = found
         else:
+            if packet.pattern in self.unconfirmed:
+                self._confirmed(packet)
             self._answered(packet.pattern)
-            self._confirmed(packet.pattern)
             self.session.app.watching(packet.pattern, found)
 
-    def _confirmed(self, pattern: str) -> None:
-        if pattern not in self.followed:
+    def _confirmed(self, answer: TopicsFound) -> None:
+        """BRK-W2: from here on it counts for every topic that begins, unless some of them are hidden or read first."""
+        pattern = answer.pattern
+        if answer.narrowed or pattern in self.pasts:
+            self._counts_no_more(pattern)
+        elif pattern not in self.followed:
             self.followed.add(pattern)
             self.ledger.followed(tuple(sorted(self.followed)))
             self.session.wires.note("subscribe", {"topic": pattern, "broker": self.edge.broker})
+
+    def _counts_no_more(self, pattern: str) -> None:
+        if pattern in self.followed:
+            self.followed.remove(pattern)
+            self.ledger.followed(tuple(sorted(self.followed)))
+            self.session.wires.note("unsubscribe", {"topic": pattern})
 
     def _subscribe_for(self, pattern: str, topic: Topic) -> None:
         past = self.pasts.get(pattern)
@@ -145,7 +158,7 @@ class Interests(State):
 
     def begun_since(self, topic: Topic) -> str:
         """A confirmed filter that a topic has begun after which it takes in and nobody has told of; empty: none is."""
-        if topic in self.topics:
+        if topic in self.topics or topic in self.replays.topics:
             return ""
         return next((pattern for pattern in sorted(self.followed) if matches(pattern, topic)), "")
 

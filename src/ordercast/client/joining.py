@@ -167,6 +167,7 @@ class TopicJoining(State):
         session.note_membership()
         if membership.wants is True and membership.asked_to_receive and not membership.receiving:
             membership.receiving = True
+            membership.unasked = False
             session.ledger.member(packet.topic, receives=True, granted=True)
             info = {"topic": packet.topic, "broker": session.edge.broker}
             session.wires.note("subscribe", {**info, **self._beginning(membership)})
@@ -203,6 +204,9 @@ class TopicJoining(State):
         membership = session.topics.get(packet.topic)
         if membership is None or membership.phase == OUT:
             return
+        if membership.unasked and not membership.receiving:
+            self._only_publish(membership)
+            return
         session.write_down(membership)
         for number in sorted(membership.outbox):
             session.ledger.refused(packet.topic, number)
@@ -213,6 +217,16 @@ class TopicJoining(State):
         self._gone_from(membership)
         session.edge.granted()
         session.app.denied(packet.topic, packet.reason)
+
+    def _only_publish(self, membership: Membership) -> None:
+        """A filter may be wider than the right to receive: that is no reason to publish nothing."""
+        membership.unasked = False
+        membership.since = ""
+        if membership.wants:
+            membership.wants = False
+        self.session.ledger.member(membership.topic, receives=False, granted=False)
+        self.session.edge.granted()
+        self._ask(membership)
 
     def unwanted(self, membership: Membership) -> None:
         """BRK-M11: deliveries end here; the membership ends once nothing published depends on it.

@@ -159,8 +159,10 @@ class ClientMachine(ProcessMachine):
 
     def _join_to_publish(self, topic: Topic) -> Membership:
         since = self.interests.begun_since(topic)
-        membership = self.joining.want(topic, receives=self.interests.receive_what_is_published(topic))
-        membership.led_by(since)
+        receives = self.interests.receive_what_is_published(topic)
+        membership = self.joining.want(topic, receives=receives)
+        membership.since = since or membership.since
+        membership.unasked = receives
         return membership
 
     def subscribe(self, topic: Topic) -> None:

@@ -46,6 +46,8 @@ class Membership(State):
         """Whether deliveries go to the application: from the first grant until it unsubscribes."""
         self.since = ""
         """The filter that was confirmed before the topic began, and made this client a member of it from then on."""
+        self.unasked = False
+        """It wants to receive because a filter takes in what it publishes on; nobody knows yet whether it may."""
         self.counted = kept.receives is not None
         """The broker tree may count this client among the members: it has to take leave, or come back."""
         self.open = True

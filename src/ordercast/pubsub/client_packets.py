@@ -81,6 +81,8 @@ class TopicsFound(Packet, frozen=True, tag=7):
     topics: tuple[Topic, ...]
     more: bool = False
     """Whether another piece of the same answer follows."""
+    narrowed: bool = False
+    """Of an answer: the client has no right to some topics of the filter, and is told of none of these."""
 
 
 class TopicState(Packet, frozen=True, tag=8):

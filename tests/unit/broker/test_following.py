@@ -43,7 +43,7 @@ def test_followers_are_told_of_topics_that_are_there_and_that_come() -> None:
     tree = Tree({"b1": "b0"})
     tree.member("x", "b0")
     w = follower(tree, "w", "b1", ">", Rights(subscribe=("t", "orders.>")))
-    assert w.of(TopicsFound) == [TopicsFound(">", (T,))]
+    assert w.of(TopicsFound) == [TopicsFound(">", (T,), narrowed=True)]
     for topic in ("orders.pt", "secret"):
         tree.clients["x"].subscribe(Topic(topic))
     tree.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ordercast.client.history import EARLIEST, PastStart
 from ordercast.core.errors import PeerError
 from ordercast.core.ids import Topic
 from ordercast.core.messages import Guarantee
@@ -393,6 +394,78 @@ def test_who_publishes_on_a_topic_of_its_filter_receives_it_from_the_beginning()
     edge.act("publish", Topic("a.x"), b"")
     edge.act("publish", Topic("b.x"), b"")
     assert edge.sent(Subscribe) == [Subscribe(Topic("a.x")), Subscribe(Topic("b.x"), receives=False)]
+
+
+def test_a_filter_wider_than_the_right_to_receive_refuses_no_publication() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", ">")
+    edge.say(TopicsFound(">", (), narrowed=True))
+    edge.act("publish", T, b"")
+    edge.say(Denied(T, "no right to subscribe"))
+    assert edge.sent(Subscribe) == [Subscribe(T), Subscribe(T, receives=False)]
+    edge.say(TopicState(T, {}, {}), Granted(T, {}, new=True, receives=False), Live(T))
+    assert [packet.entries[0].number for packet in edge.sent(Entries)] == [1]
+    edge.act("publish", Topic("u"), b"")
+    for _ in range(2):
+        edge.say(Denied(Topic("u"), "no right"))
+    assert edge.app.heard[-2:] == [("refused", "u", 1, "no right"), ("denied", "u", "no right")]
+
+
+def test_a_subscription_that_was_asked_for_is_denied_though_a_filter_takes_the_topic_in() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", ">")
+    edge.say(TopicsFound(">", (), narrowed=True))
+    edge.act("publish", T, b"")
+    edge.act("subscribe", T)
+    edge.say(Denied(T, "no right"))
+    assert edge.app.heard[-1] == ("denied", "t", "no right")
+
+
+def subscriptions(edge: HandEdge) -> list[dict[str, str]]:
+    return [info for kind, info in edge.wires.notes if kind == "subscribe"]
+
+
+def test_a_topic_that_began_after_a_filter_was_confirmed_counts_from_there() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", ">")
+    edge.say(TopicsFound(">", (T,)))
+    edge.say(TopicsFound(">", (Topic("u"),)))
+    edge.make_live("t")
+    edge.make_live("u")
+    later = {"from": "filter", "filter": ">"}
+    assert subscriptions(edge) == [
+        {"topic": ">", "broker": "b0"}, {"topic": "t", "broker": "b0"}, {"topic": "u", "broker": "b0", **later}
+    ]  # fmt: skip
+
+
+def test_a_filter_that_is_wider_than_the_rights_counts_for_nothing_that_comes_to_light_later() -> None:
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", ">")
+    edge.say(TopicsFound(">", (), narrowed=True))
+    edge.die()
+    edge.accept("b1")
+    edge.say(TopicsFound(">", (T,)))
+    edge.make_live("t")
+    assert subscriptions(edge) == [{"topic": ">", "broker": "b1"}, {"topic": "t", "broker": "b1"}]
+    edge.die()
+    edge.accept("b0")
+    edge.say(TopicsFound(">", (), narrowed=True))
+    assert edge.wires.notes[-1] == ("unsubscribe", {"topic": ">"})
+
+
+def test_a_filter_that_asks_for_the_past_counts_for_nothing_that_is_read_first() -> None:
+    """Of a topic that was there it reads the past, or a part of it, and is no member yet."""
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", ">", PastStart(EARLIEST, latest_only=True))
+    edge.say(TopicsFound(">", (T,)))
+    edge.act("publish", T, b"")
+    assert edge.client.topics[T].since == ""
+    assert subscriptions(edge) == []
 
 
 def test_a_live_publisher_that_subscribes_asks_at_once() -> None:

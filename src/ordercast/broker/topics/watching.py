@@ -12,7 +12,7 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import Topic
 from ordercast.core.process import Connection
 from ordercast.pubsub.client_packets import TopicsFound
-from ordercast.pubsub.filters import FilterIndex, check_filter, is_following, matches
+from ordercast.pubsub.filters import FilterIndex, check_filter, following, is_following, matches
 
 MOST_NAMES = 500
 """Topics in one packet: with the longest of names it is half of what a connection takes."""
@@ -94,9 +94,10 @@ class Watching(TopicsPart):
         if pattern in client.past:
             topics = sorted({*topics, *(topic for topic in self.kept.named if self.kept.rule_of(topic) is not None)})
         found = [topic for topic in topics if matches(pattern, topic) and client.may_subscribe(topic)]
+        narrowed = following(pattern) not in client.followings(pattern)
         for start in range(0, max(len(found), 1), MOST_NAMES):
             piece, more = tuple(found[start : start + MOST_NAMES]), start + MOST_NAMES < len(found)
-            self.wires.send(client.connection, TopicsFound(pattern, piece, more))
+            self.wires.send(client.connection, TopicsFound(pattern, piece, more, narrowed))
 
     def forget(self, client: AttachedClient, pattern: str) -> None:
         """The client follows the filter no more."""
