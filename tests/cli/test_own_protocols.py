@@ -106,9 +106,13 @@ def test_state_that_copies_would_share_is_refused_by_its_name(command: Command, 
 
 
 @pytest.mark.parametrize(
-    ("value", "culprit"), [("(Counter(),)", "Counter"), ("([1],)", "list"), ("{(Counter(),)}", "Counter")]
-)
-def test_what_could_change_is_found_inside_of_tuples_and_sets(
+    ("value", "culprit"),
+    [
+        ("(Counter(),)", "Counter"), ("([1],)", "list"), ("{(Counter(),)}", "Counter"),
+        ("lambda: place", "function"), ("lambda seen=[]: seen.append(1)", "function"),
+    ],
+)  # fmt: skip
+def test_what_could_change_is_found_inside_of_tuples_sets_and_functions(
     command: Command, changed: Callable[..., str], value: str, culprit: str
 ) -> None:
     mine = changed(

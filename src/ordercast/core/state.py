@@ -253,10 +253,18 @@ class PlainParts:
             if kind in _SCALARS or part in known:
                 continue
             inside = part if issubclass(kind, tuple | frozenset) else [value for _, value in _attributes(part)]
-            if not _shared[kind] or not self._all_plain(inside):
+            if not _shared[kind] or _remembers(part) or not self._all_plain(inside):
                 return False
             known.add(part)
         return True
+
+
+def _remembers(value: object) -> bool:
+    """Whether it is a function with something of its own that it could change: what it closed over, or a default."""
+    if not isinstance(value, FunctionType):
+        return False
+    defaults = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+    return bool(value.__closure__ or vars(value)) or any(type(default) not in _SCALARS for default in defaults)
 
 
 def _attributes(value: object) -> Iterator[tuple[str, object]]:
@@ -276,7 +284,7 @@ def _check_part(value: Any, *, shared: bool) -> None:
         for item in value:
             _check_part(item, shared=True)
     if shared or not isinstance(value, dict | list | deque | set | State):
-        if not _shared[type(value)]:
+        if not _shared[type(value)] or _remembers(value):
             raise _NotPlainError(value)
         check_plain(value)
     elif isinstance(value, State):
