@@ -302,6 +302,16 @@ def test_a_broker_that_joins_another_cluster_hears_its_name_and_one_that_names_i
         root.communicate(timeout=10)
 
 
+def test_a_broker_whose_parent_does_not_answer_says_so(tmp_path: Path) -> None:
+    nobody = f"127.0.0.1:{free_ports(1)[0]}"
+    child = _spawn(tmp_path, "--listen", "127.0.0.1:0", "--parent", nobody)
+    child.terminate()
+    _, err = child.communicate(timeout=20)
+    assert "not in a tree yet" in err
+    assert nobody in err
+    assert "nobody answers there" in err
+
+
 def test_brokers_that_joined_and_stopped_count_no_more(ordercast: Command, bank: tuple[Path, list[int]]) -> None:
     """Three, four that join and are stopped in good order, and then one of the three is killed: still a root."""
     file, ports = bank

@@ -137,16 +137,17 @@ async def _has_been_in_a_tree(me: Peer, address: str, credentials: Credentials) 
         return True
 
 
-async def check_welcome(me: Peer, address: str, credentials: Credentials) -> None:
-    """A UsageError if the broker at `address` refuses this one; nothing if nobody answers there yet."""
+async def check_welcome(me: Peer, address: str, credentials: Credentials) -> bool:
+    """A UsageError if the broker at `address` refuses this one; false if nobody answers there yet."""
     try:
         told = await _answer_of(Peer(ASKING, me.name), address, credentials)
     except PeerError as error:
         raise UsageError(f"--parent: {address} {error.reason} (cluster: --cluster or --config)") from None
     except (OSError, asyncio.IncompleteReadError):
-        return
+        return False
     if told.name == me.name:
         raise UsageError(f"--id: the broker at {address} is called {me.name!r} too; each broker needs its own name")
+    return True
 
 
 async def _answer_of(me: Peer, address: str, credentials: Credentials) -> handshake.Accepted:

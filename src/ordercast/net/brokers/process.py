@@ -268,7 +268,9 @@ class BrokerProcess:
         directory = {me: address} if launch.joins else {**launch.cluster.directory, me: address}
         parent, seeds = self._parent(directory)
         for seed in seeds:
-            await check_welcome(Peer(BROKER, me), seed, launch.cluster.credentials())
+            if not await check_welcome(Peer(BROKER, me), seed, launch.cluster.credentials()):
+                told = {"node": launch.id, "parent": seed, "why": "nobody answers there; asked again until one does"}
+                LOG.warning("not in a tree yet", extra={"facts": told})
         last = self._data.last_life() if self._data is not None else None
         life = await choose_life(
             Peer(BROKER, me), directory, launch.cluster.credentials(), last=last, has_parent=bool(parent or seeds)
