@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -438,5 +441,33 @@ def test_large_payloads_fill_the_outbox_by_their_bytes() -> None:
 
             await asyncio.gather(*(publish() for _ in range(60)))
             assert most <= 5
+
+    run_async(main)
+
+
+class DeadSocket:
+    """A transport whose other end has reset the connection, of which the loop has not told yet."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.tried = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write_eof(self) -> None:
+        self.tried = True
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+
+def test_a_client_whose_socket_has_died_unheard_of_closes_all_the_same() -> None:
+    async def main() -> None:
+        async with cluster(brokers=1) as brokers:
+            client = await ordercast.connect(brokers.address, "ann")
+            (connection,) = client._host.connections.values()
+            dead = DeadSocket(connection._transport)
+            connection._transport = cast("asyncio.Transport", dead)
+            await client.close(stay=False)
+            assert dead.tried
 
     run_async(main)

@@ -70,6 +70,8 @@ CLIENT_CALLS = st.one_of(
     _call("closed", CLOSED),
     _call("member", TOPICS, st.sampled_from([None, True, False]), granted=st.booleans()),
     _call("watched", st.lists(st.sampled_from(["t.*", ">"]), unique=True).map(tuple)),
+    _call("followed", st.lists(st.sampled_from(["t.*", ">"]), unique=True).map(tuple)),
+    _call("safe", TOPICS, NUMBERS, st.lists(NUMBERS, max_size=2).map(tuple)),
     _call("published", TOPICS, _entries(st.just(ME)).map(lambda entries: tuple(sorted(entries)))),
     _call("refused", TOPICS, NUMBERS),
     _call("delivered", TOPICS, _entries(ORIGINS)),

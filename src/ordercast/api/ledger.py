@@ -27,6 +27,8 @@ from ordercast.pubsub.seals import cut
 
 _FORMAT = 1
 _FILE = "client.sqlite"
+_BUSY_S = 0.2
+"""Waiting for another process to let go of the directory: nothing else of the program runs meanwhile."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS topics (
@@ -44,11 +46,13 @@ CREATE TABLE IF NOT EXISTS dedups (
     topic TEXT, dedup TEXT, published_ns INTEGER, origin TEXT, number INTEGER, seen_ns INTEGER,
     PRIMARY KEY (topic, dedup)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS safe (topic TEXT PRIMARY KEY, body BLOB) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS base_seals (topic TEXT PRIMARY KEY, body BLOB) STRICT, WITHOUT ROWID;
 """
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Publication).decode
+_decode_safe = msgspec.msgpack.Decoder(tuple[int, tuple[int, ...]]).decode
 _decode_summary = msgspec.msgpack.Decoder(dict[Origin, tuple[int, tuple[int, ...]]]).decode
 _decode_vector = msgspec.msgpack.Decoder(dict[Origin, int]).decode
 _NOTHING = _encode({})
@@ -87,7 +91,7 @@ class SqliteLedger:
             make_private(directory)
             self.path.touch(PRIVATE_FILE)
             self.path.chmod(PRIVATE_FILE)  # SQLite gives the files beside it the same mode.
-            self._db = sqlite3.connect(self.path, isolation_level=None)
+            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=_BUSY_S)
             with ExitStack() as opening:
                 opening.callback(self._db.close)
                 self._prepare()
@@ -154,6 +158,7 @@ class SqliteLedger:
         self.followed(())
         self._plain = origin_of(NodeId(client), session)
         self.ticket("", b"")
+        self._write_one("DELETE FROM safe")
         for topic, kept in self._topics.items():
             kept.granted = False
             kept.counter = 0
@@ -193,6 +198,8 @@ class SqliteLedger:
             topics[Topic(topic)].base_seals = _decode_seals(body)
         for topic, body in self._db.execute("SELECT topic, body FROM replays"):
             topics[Topic(topic)].replay = _decode_replay(body)
+        for topic, body in self._db.execute("SELECT topic, body FROM safe"):
+            topics[Topic(topic)].safe = _decode_safe(body)
         watched, followed = (
             tuple(filter(None, str(self.fact(name) or "").split(" "))) for name in ("watched", "followed")
         )
@@ -237,6 +244,10 @@ class SqliteLedger:
         if receives is None:
             self._drop(kept, kept.history, [])
             kept.untaken = 0
+
+    def safe(self, topic: Topic, low: int, extras: tuple[int, ...]) -> None:
+        self._of(topic)
+        self._write_one("INSERT OR REPLACE INTO safe VALUES (?, ?)", (topic, _encode((low, extras))))
 
     def watched(self, patterns: tuple[str, ...]) -> None:
         self.set_fact("watched", " ".join(patterns))

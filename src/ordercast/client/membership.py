@@ -86,6 +86,8 @@ class Membership(State):
         self.ahead: frozenset[Origin] = frozenset()
         """Publishers of whom more is known to be stable here than the edge knew when it granted the membership."""
         self.levels: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self.safe_before = kept.safe
+        """What an earlier life was told to be safe."""
         self.aged = False
         """Sessions of the topic are closed, of which nothing is counted one by one."""
 
@@ -146,7 +148,8 @@ class Membership(State):
 
     def unanswered(self) -> list[Publication]:
         """Publications in the outbox that were never called safe."""
-        low, extras = self.levels.get(SAFE, (0, ()))
+        answered = (self.safe_before, self.levels.get(SAFE, (0, ())))
+        low, extras = max(low for low, _ in answered), {number for _, extras in answered for number in extras}
         return [entry for number, entry in self.outbox.items() if number > low and number not in extras]
 
     def unsafe(self) -> bool:

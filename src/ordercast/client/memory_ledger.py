@@ -29,6 +29,7 @@ class _Topic:
         self.base: Vector = {}
         self.base_seals: dict[Origin, bytes] = {}
         self.replay: SavedReplay | None = None
+        self.safe: tuple[int, tuple[int, ...]] = (0, ())
 
     def fold(self, closed: ClosedSessions) -> None:
         for origin in [origin for origin in {*self.have.summary(), *self.base} if origin in closed]:
@@ -44,7 +45,7 @@ class _Topic:
         seals = {(entry.origin, entry.number): seal for entry, seal in self.history if seal}
         return SavedTopic(
             self.receives, self.granted, self.counter, outbox, history, self.untaken, self.have.summary(),
-            dict(self.base), seals, dict(self.base_seals), self.replay,
+            dict(self.base), seals, dict(self.base_seals), self.replay, self.safe,
         )  # fmt: skip
 
 
@@ -89,6 +90,9 @@ class MemoryClientLedger:
         kept.receives, kept.granted = receives, granted
         if receives is None:
             kept.history, kept.untaken = [], 0
+
+    def safe(self, topic: Topic, low: int, extras: tuple[int, ...]) -> None:
+        self._of(topic).safe = (low, extras)
 
     def watched(self, patterns: tuple[str, ...]) -> None:
         self._watched = patterns

@@ -114,6 +114,8 @@ class SavedTopic(msgspec.Struct):
     """Proofs of what is in the history, as far as the brokers gave any."""
     base_seals: dict[Origin, bytes] = {}
     replay: SavedReplay | None = None
+    safe: tuple[int, tuple[int, ...]] = (0, ())
+    """What of the outbox was called safe: up to a number, and some beyond it."""
 
 
 class SavedClient(msgspec.Struct):
@@ -147,6 +149,9 @@ class ClientLedger(Protocol):
 
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
         """Write this client's membership in the topic, had or wanted; None: none any more."""
+
+    def safe(self, topic: Topic, low: int, extras: tuple[int, ...]) -> None:
+        """The application hears that these publications are safe: they are never unanswered any more."""
 
     def watched(self, patterns: tuple[str, ...]) -> None:
         """Write which filters the application wants."""
@@ -189,6 +194,9 @@ class NoClientLedger:
         pass
 
     def member(self, topic: Topic, receives: bool | None, *, granted: bool) -> None:
+        pass
+
+    def safe(self, topic: Topic, low: int, extras: tuple[int, ...]) -> None:
         pass
 
     def watched(self, patterns: tuple[str, ...]) -> None:

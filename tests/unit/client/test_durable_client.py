@@ -157,3 +157,14 @@ def test_a_session_that_is_over_leaves_what_was_never_called_safe_to_the_applica
     assert edge.ledger.saved().topics[T].outbox == []
     assert [entry.id for entry in edge.ledger.unanswered] == ["ann/t#2", "ann/t#3"]
     assert edge.wires.notes[-1] == ("leave", {"lost": "ann"})
+
+
+def test_what_an_earlier_life_was_told_to_be_safe_is_not_unanswered_when_the_session_is_over() -> None:
+    """Whoever published it again would publish it twice."""
+    edge = running()
+    edge.publish_many(T, [b"a", b"b", b"c", b"d"])
+    edge.say(Acks(T, (4, ()), (1, (3,))))
+    again = restarted(edge)
+    again.accept()
+    again.say(Denied(T, FENCED))
+    assert again.app.heard[-1][2] == ["ann/t#2", "ann/t#4"]

@@ -441,7 +441,7 @@ class WireConnection(asyncio.Protocol):
         # Closing with unread bytes resets the connection and destroys what is on its way; half-closing does not.
         if transport.can_write_eof():
             if not transport.is_closing():
-                with suppress(RuntimeError):  # It is dead, and `connection_lost` has not come yet (uvloop).
+                with suppress(RuntimeError, OSError):  # It is dead, and `connection_lost` has not come yet.
                     transport.write_eof()
         else:
             transport.close()
