@@ -33,8 +33,9 @@ class Answers(State):
         for level, (low, extras) in ((EDGE, packet.edge), (SAFE, packet.safe)):
             if membership.reached(level, low, extras):
                 if level == SAFE:
-                    self.session.write_down(membership)
-                    self.session.ledger.safe(packet.topic, low, extras)
+                    session = self.session
+                    session.write_down(membership)
+                    session.ledger.safe(packet.topic, low, extras)
                 self.app.acknowledged(packet.topic, level, low, extras)
         self.joining.leave_if_possible(membership)
 

@@ -49,7 +49,7 @@ class Interests(State):
         if not self._receives(topic):
             self.joining.want(topic, receives=True)
         elif topic in self.topics:
-            self.topics[topic].unasked = False
+            self.topics[topic].is_asked_for()
 
     def subscribe_from(self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False) -> None:
         """ARC-S1: the past of a kept topic first, then what is live."""
@@ -142,7 +142,7 @@ class Interests(State):
             begun = pattern in self.followed and topic not in self.topics
             self.subscribe(topic)
             if begun and topic in self.topics:
-                self.topics[topic].led_by(pattern)
+                self.topics[topic].follows(pattern, unasked=False)
         else:
             self.subscribe_from(topic, past.of(topic), latest_only=past.latest_only, optional=True)
 

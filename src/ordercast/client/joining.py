@@ -166,20 +166,19 @@ class TopicJoining(State):
         membership.phase = GRANTED
         session.note_membership()
         if membership.wants is True and membership.asked_to_receive and not membership.receiving:
-            membership.receiving = True
-            membership.unasked = False
+            since = membership.begin_deliveries()
             session.ledger.member(packet.topic, receives=True, granted=True)
             info = {"topic": packet.topic, "broker": session.edge.broker}
-            session.wires.note("subscribe", {**info, **self._beginning(membership)})
+            session.wires.note("subscribe", {**info, **self._beginning(packet.topic, since)})
         membership.granted(packet.base, aged=packet.aged)
         self.stability.raise_base(membership, packet.base)
         self.past.granted(membership, membership.with_closed(packet.base, session.closed))
 
-    def _beginning(self, membership: Membership) -> dict[str, str]:
+    def _beginning(self, topic: Topic, since: str) -> dict[str, str]:
         """From when on it is owed what is published, if not from now on."""
-        if self.past.is_whole(membership.topic):
+        if self.past.is_whole(topic):
             return {INFO_FROM: FROM_EVERYTHING}
-        return {INFO_FROM: FROM_FILTER, INFO_FILTER: membership.since} if membership.since else {}
+        return {INFO_FROM: FROM_FILTER, INFO_FILTER: since} if since else {}
 
     def live(self, packet: Live) -> None:
         """BRK-C6: the outbox again, in order, then what is new."""
@@ -220,12 +219,10 @@ class TopicJoining(State):
 
     def _only_publish(self, membership: Membership) -> None:
         """A filter may be wider than the right to receive: that is no reason to publish nothing."""
-        membership.unasked = False
-        membership.since = ""
-        if membership.wants:
-            membership.wants = False
-        self.session.ledger.member(membership.topic, receives=False, granted=False)
-        self.session.edge.granted()
+        membership.only_publish()
+        session = self.session
+        session.ledger.member(membership.topic, receives=False, granted=False)
+        session.edge.granted()
         self._ask(membership)
 
     def unwanted(self, membership: Membership) -> None:

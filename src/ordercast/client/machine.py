@@ -161,8 +161,7 @@ class ClientMachine(ProcessMachine):
         since = self.interests.begun_since(topic)
         receives = self.interests.receive_what_is_published(topic)
         membership = self.joining.want(topic, receives=receives)
-        membership.since = since or membership.since
-        membership.unasked = receives
+        membership.follows(since, unasked=receives)
         return membership
 
     def subscribe(self, topic: Topic) -> None:

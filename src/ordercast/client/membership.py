@@ -91,10 +91,6 @@ class Membership(State):
         self.aged = False
         """Sessions of the topic are closed, of which nothing is counted one by one."""
 
-    def led_by(self, pattern: str) -> None:
-        """A filter that was confirmed before the topic began made this client a member of it; empty: none did."""
-        self.since = pattern or self.since
-
     def rename(self, origin: Origin) -> None:
         """BRK-F1: the session has another ticket; nothing was ever sent under the name before."""
         self.origin = origin
@@ -223,6 +219,26 @@ class Membership(State):
     def _count_taken(self, batch: Sequence[Publication], count: int) -> None:
         self.unreported += count
         self.unreported_bytes += len(batch[0].payload) * count
+
+    def follows(self, pattern: str, *, unasked: bool) -> None:
+        """A filter led here: one that was confirmed before the topic began, or empty; `unasked`: by a publication."""
+        self.since = pattern or self.since
+        self.unasked = unasked
+
+    def is_asked_for(self) -> None:
+        """The application, or an edge that told of the topic, says that it is to receive."""
+        self.unasked = False
+
+    def only_publish(self) -> None:
+        """It may not receive; whether it is a member at all is as before."""
+        self.since, self.unasked = "", False
+        self.wants = False if self.wants else self.wants
+
+    def begin_deliveries(self) -> str:
+        """The first grant; gives the filter that the topic began after, which is told once."""
+        since, self.since, self.unasked = self.since, "", False
+        self.receiving = True
+        return since
 
     def end_deliveries(self) -> None:
         """The application takes no more: what it was handed counts as taken."""
