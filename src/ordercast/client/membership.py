@@ -144,15 +144,17 @@ class Membership(State):
 
     def unanswered(self) -> list[Publication]:
         """Publications in the outbox that were never called safe."""
-        answered = (self.safe_before, self.levels.get(SAFE, (0, ())))
-        low, extras = max(low for low, _ in answered), {number for _, extras in answered for number in extras}
-        return [entry for number, entry in self.outbox.items() if number > low and number not in extras]
+        return [entry for entry in self.outbox.values() if not self._is_safe(entry.number)]
 
     def unsafe(self) -> bool:
         """Whether something that was published here might be lost with a broker if this client did not have it."""
-        low, extras = self.levels.get(SAFE, (0, ()))
         own = (entry.number for entry in self.history if entry.origin == self.origin)
-        return bool(self.outbox) or any(number > low and number not in extras for number in own)
+        return bool(self.outbox) or not all(map(self._is_safe, own))
+
+    def _is_safe(self, number: int) -> bool:
+        """Whether this life or an earlier one was told so."""
+        told = (self.levels.get(SAFE, (0, ())), self.safe_before)
+        return any(number <= low or number in extras for low, extras in told)
 
     # Delivering
 
