@@ -268,7 +268,17 @@ class Definition:
                 begin, stop = "out", None
         if begin != "out":
             stays.append((begin, stop, NEVER if stop is not None else None, False))
+        told = any(row["kind"] in ("subscribe", "unsubscribe") and row["topic"] == topic for row in mine)
+        if not told and not in_group and until is None:
+            stays = [stay for filter_ in self._filters(mine, topic) for stay in self._stays(receiver, filter_)]
+            stays.sort(key=lambda stay: (stay[1] is None, stay[1] or (0, 0)))
         return stays
+
+    def _filters(self, mine: list[dict[str, Any]], topic: str) -> list[str]:
+        """Those that it has followed at any time and that take the topic in."""
+        rows = [row for row in mine if row["kind"] == "subscribe"]
+        filters = {row["topic"] for row in rows if (row.get("info") or {}).get("filter") == row["topic"]}
+        return sorted(filter_ for filter_ in filters - {topic} if _takes_in(filter_.split("."), topic.split(".")))
 
     def _followed(self, receiver: Receiver, filter_: str, now: Moment) -> Moment | None:
         """Where the open stay of a filter began that led to a subscription; now, if there is none."""
@@ -550,3 +560,12 @@ class Definition:
         for (_, topic), digest in last.items():
             topics.setdefault(topic, []).append(digest)
         return {topic: set(found) for topic, found in topics.items() if len(found) > 1}
+
+
+def _takes_in(wanted: list[str], given: list[str]) -> bool:
+    """Segment by segment."""
+    if not wanted or not given:
+        return wanted == given
+    if wanted == [">"]:
+        return True
+    return wanted[0] in ("*", given[0]) and _takes_in(wanted[1:], given[1:])

@@ -13,7 +13,7 @@ from ordercast.trace.store import Manifest
 
 Row = dict[str, Any]
 TOPICS = ("red", "blue")
-FILTER = "any.>"
+FILTERS = ("*", ">", "red.>")
 KEYS = ("k", "l")
 GUARANTEES = ("eventual", "fifo", "causal", "total", "optimistic-causal", "atomic")
 
@@ -260,15 +260,17 @@ def _change_filter(execution: Execution, node: str) -> None:
     """Drawn beside the other draws, which it leaves as they were."""
     rng = random.Random(f"filter {execution.shape} {len(execution.rows)}")
     if rng.random() < execution.shape.past:
-        info = {"pending": "true"} if rng.random() < execution.shape.pending else None
-        execution.log(node, rng.choice(["subscribe", "subscribe", "unsubscribe"]), topic=FILTER, info=info)
+        filter_ = rng.choice(FILTERS)
+        info = {"pending": "true"} if rng.random() < execution.shape.pending else {}
+        info |= {"filter": filter_} if rng.random() < 0.7 else {}
+        execution.log(node, rng.choice(["subscribe", "subscribe", "unsubscribe"]), topic=filter_, info=info or None)
 
 
 def _led_by(execution: Execution, topic: str) -> dict[str, str]:
     """Drawn beside the other draws, which it leaves as they were."""
     rng = random.Random(f"led by {execution.shape} {len(execution.rows)}")
     led = rng.random() < execution.shape.past / 2
-    return {"from": "filter", "filter": rng.choice([FILTER, FILTER, *{*TOPICS} - {topic}])} if led else {}
+    return {"from": "filter", "filter": rng.choice([*FILTERS, *sorted({*TOPICS} - {topic})])} if led else {}
 
 
 def _keeps_order(execution: Execution) -> dict[str, str]:

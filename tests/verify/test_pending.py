@@ -85,6 +85,31 @@ def test_who_followed_a_filter_owes_what_was_published_on_a_topic_since(clock: s
     assert verdicts(on_another(rows(*[line.removeprefix("found ") for line in FOUND])), about) == ("pass", "pass")
 
 
+def following(pattern: str, *lines: str) -> list[Row]:
+    """Rows as usual; a subscription to the pattern is one to a filter."""
+    return [row | ({"info": {"filter": pattern}} if row.get("topic") == pattern else {}) for row in rows(*lines)]
+
+
+@pytest.mark.parametrize(("pattern", "owed"), [(">", True), ("*", True), ("t", True), ("t.>", False), ("*.*", False)])
+def test_who_followed_a_filter_and_was_never_told_of_a_topic_owes_it_all_the_same(pattern: str, owed: bool) -> None:
+    made = following(pattern, f"q subscribes {pattern}", *M1)
+    assert verdicts(made, GLOBAL) == ("pass", "fail" if owed else "pass")
+    assert verdicts(rows(f"q subscribes {pattern}", *M1), GLOBAL) == ("pass", "fail" if pattern == "t" else "pass")
+    before = following(pattern, *M1, f"q subscribes {pattern}", f"q unsubscribes {pattern}", *M2)
+    assert verdicts(before, GLOBAL) == ("pass", "pass")
+
+
+def test_of_a_topic_that_it_left_a_follower_owes_nothing_more() -> None:
+    made = following(">", "q subscribes >", "q subscribes t", "q unsubscribes t", *M1)
+    assert verdicts(made, GLOBAL) == ("pass", "pass")
+
+
+def test_of_several_filters_the_one_that_lasts_counts() -> None:
+    told = ("q subscribes *", "q subscribes >", "q unsubscribes *", *M1)
+    made = [row | ({"info": {"filter": row["topic"]}} if row.get("topic") in ("*", ">") else {}) for row in rows(*told)]
+    assert verdicts(made, GLOBAL) == ("pass", "fail")
+
+
 def test_a_filter_counts_for_a_topic_only_until_it_is_left() -> None:
     left = ("q subscribes >", "found q subscribes t", "q unsubscribes t", *M1, "found q subscribes t")
     assert verdicts(through_filter(*left), GLOBAL) == ("pass", "pass")

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from ordercast.core.errors import UsageError
 from ordercast.trace.journal import Journal, journal_path, read_journal
-from ordercast.trace.schema import INFO_PUBLISHED, INFO_STATE, JOURNAL_SUFFIX, JOURNALS, STATE_KEPT, STATE_LOST
+from ordercast.trace.schema import (
+    INFO_FILTER,
+    INFO_PUBLISHED,
+    INFO_STATE,
+    JOURNAL_SUFFIX,
+    JOURNALS,
+    STATE_KEPT,
+    STATE_LOST,
+)
 
 if TYPE_CHECKING:
     from ordercast.client.ports import SavedClient
@@ -70,7 +78,7 @@ def _complete(journal: Journal, now_ns: int, earlier: Sequence[Path], kept: Save
             subscribed[row.topic] = row.kind == "subscribe"
     for pattern in kept.followed:
         if not subscribed.get(pattern):
-            journal.event("subscribe", now_ns, {"topic": pattern})
+            journal.event("subscribe", now_ns, {"topic": pattern, INFO_FILTER: pattern})
     for topic, saved in sorted(kept.topics.items()):
         if saved.receives and saved.granted and not subscribed.get(topic):
             journal.event("subscribe", now_ns, {"topic": topic})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ordercast.client.history import PastStart, Start
-from ordercast.client.joining import TopicJoining
+from ordercast.client.joining import INFO_FILTER, TopicJoining
 from ordercast.client.replay import Replays
 from ordercast.client.session import Session
 from ordercast.core.ids import Topic
@@ -128,13 +128,19 @@ class Interests(State):
         elif pattern not in self.followed:
             self.followed.add(pattern)
             self.ledger.followed(tuple(sorted(self.followed)))
-            self.session.wires.note("subscribe", {"topic": pattern, "broker": self.edge.broker})
+            self.session.wires.note("subscribe", {"topic": pattern, INFO_FILTER: pattern, "broker": self.edge.broker})
 
     def _counts_no_more(self, pattern: str) -> None:
         if pattern in self.followed:
             self.followed.remove(pattern)
             self.ledger.followed(tuple(sorted(self.followed)))
             self.session.wires.note("unsubscribe", {"topic": pattern})
+
+    def denied(self, topic: Topic) -> None:
+        """No filter brings this topic, which others may publish on."""
+        for pattern in sorted(self.followed):
+            if matches(pattern, topic):
+                self._counts_no_more(pattern)
 
     def _subscribe_for(self, pattern: str, topic: Topic) -> None:
         past = self.pasts.get(pattern)

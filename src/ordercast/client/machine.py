@@ -360,6 +360,7 @@ class ClientMachine(ProcessMachine):
             self.interests.give_up(packet.topic)
             self.app.denied(packet.topic, packet.reason)
         else:
+            self.interests.denied(packet.topic)
             self.joining.denied(packet)
 
     def _ticket(self, packet: wire.Ticket) -> None:

@@ -161,7 +161,10 @@ def _kinds() -> list[str]:
         f'`info.{INFO_FROM} = "{FROM_MEMBERSHIP}"` takes that back: what was published before the membership began is '
         f'owed no longer. One with `info.{INFO_FROM} = "{FROM_FILTER}"` is of a topic that began while the node '
         f"followed the filter in `info.{INFO_FILTER}`, which has a `subscribe` row of its own with the filter in the "
-        "place of the topic: it is owed what was published since that one, unless it has left the topic in between."
+        "place of the topic: it is owed what was published since that one, unless it has left the topic in between. If "
+        f"`info.{INFO_FILTER}` of a row is its topic, it is the row of a filter: owed is, too, what is published since "
+        "then on topics that the filter takes in (`*`: any one segment; `>` at the end: one or more) and of which the "
+        "node has no row."
     )
     ordered = (
         f"A `subscribe` row with `info.{INFO_ORDERED}` `{ORDERED_NO}` says that the node takes what it delivers of the "

@@ -69,7 +69,8 @@ INFO_PENDING = "pending"
 INFO_FROM = "from"
 FROM_EVERYTHING = "everything"
 FROM_MEMBERSHIP = "membership"
-# Or: it counts from an earlier `subscribe` row on, whose topic is the filter that led to this one.
+# Or: it counts from an earlier `subscribe` row on, whose topic is the filter that led to this one. That row has the
+# filter here, too: it is owed every topic that the filter takes in and that it has no row of.
 FROM_FILTER = "filter"
 INFO_FILTER = "filter"
 # On a `subscribe` row: whether what the node delivers of the topic from here on keeps the order (`no`: it may not).

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ordercast.trace.schema import FROM_FILTER, INFO_END, INFO_FILTER, INFO_FROM, INFO_PENDING
+from ordercast.verify.filters import taken_in
 from ordercast.verify.obligations import (
+    ALWAYS,
     Interval,
     MembershipChange,
     Owed,
@@ -163,12 +165,42 @@ def _by_rows(
         for node in nodes:
             initial.setdefault(node, []).append(code[topic])
     changes = _changes(rows, lives, logs, code, path)
+    begun = _BegunTopics(duties)
     intervals = []
     for receiver in range(lives.node.size):
         mine = initial.get(rows.nodes[lives.node[receiver]], [])
         start = MembershipChange("recover", -1, 0, _began(rows, lives, receiver)) if lives.life[receiver] else None
-        intervals += stays(receiver, mine, start, changes.get(receiver, []))
+        theirs = changes.get(receiver, [])
+        found = stays(receiver, mine, start, theirs)
+        intervals += found + _never_told(found, {*mine, *(change.topic for change in theirs)}, theirs, begun)
     return intervals
+
+
+class _BegunTopics:
+    """The topics on which anything was published, by the filters that take them in."""
+
+    def __init__(self, duties: Duties) -> None:
+        self._topics = duties.topics
+        self._used = set(np.unique(duties.topic).tolist())
+        self._by_filter: dict[int, set[int]] = {}
+
+    def of(self, filter_: int) -> set[int]:
+        if filter_ not in self._by_filter:
+            self._by_filter[filter_] = self._used.intersection(taken_in(self._topics[filter_], self._topics))
+        return self._by_filter[filter_]
+
+
+def _never_told(
+    stays_: list[Interval], known: set[int], changes: list[MembershipChange], begun: _BegunTopics
+) -> list[Interval]:
+    """The stays of filters, once more for each topic that they take in and of which the receiver has no row.
+
+    Filters may overlap: those that last come last, so that they count.
+    """
+    filters = {change.topic for change in changes if change.follows}
+    those = [stay for stay in stays_ if stay.audience in filters]
+    those.sort(key=lambda stay: (stay.stop == ALWAYS, stay.stop, stay.stop_ns))
+    return [stay._replace(audience=topic) for stay in those for topic in sorted(begun.of(stay.audience) - known)]
 
 
 def _changes(
@@ -187,7 +219,9 @@ def _changes(
         change = change_of(kind, None if topic is None else code[topic], int(place), time_ns, where)
         told = past.get(int(entry), "")
         since = code.get(filters.get(int(entry), ""), -1) if told == FROM_FILTER else -1
-        change = change._replace(pending=int(entry) in pending, stayed=int(entry) in ends, past=told, since=since)
+        follows = kind == "subscribe" and filters.get(int(entry)) == topic
+        flags = {"pending": int(entry) in pending, "stayed": int(entry) in ends, "follows": follows}
+        change = change._replace(past=told, since=since, **flags)
         found.setdefault(int(receiver), []).append(change)
     return found
 

@@ -69,6 +69,8 @@ class MembershipChange(NamedTuple):
     """Of a subscription: whether the whole past is owed, or no longer is."""
     since: int = -1
     """Of a subscription: the filter that had made it one before the topic began; -1: none had."""
+    follows: bool = False
+    """Of a subscription: its topic is a filter."""
 
 
 @dataclass(frozen=True, slots=True)

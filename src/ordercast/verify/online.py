@@ -21,6 +21,7 @@ import numpy as np
 from ordercast.trace.schema import (
     FROM_EVERYTHING,
     INFO_BOOT,
+    INFO_FILTER,
     INFO_FROM,
     INFO_ORDER_SCOPE,
     INFO_PENDING,
@@ -231,6 +232,8 @@ class OrderWatch:
             self._published(node, row)
         elif row.kind in ("join", "recover", "leave"):
             self._life(node, row)
+        elif row.topic and row.info.get(INFO_FILTER) == row.topic:
+            pass  # A filter: the topics that it leads to have rows of their own.
         elif row.kind in ("subscribe", "unsubscribe") and row.topic and INFO_PENDING not in row.info:
             since = 0 if row.info.get(INFO_FROM) == FROM_EVERYTHING else row.time_ns
             self._reader(node, self._topic(row.topic)).begin(since if row.kind == "subscribe" else None)

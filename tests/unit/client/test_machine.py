@@ -646,6 +646,22 @@ def test_a_filter_that_is_denied_is_told_and_asked_for_no_more() -> None:
     assert edge.sent(Watch) == [Watch("a.*")]
 
 
+def test_a_confirmed_filter_is_in_the_trace_until_it_is_given_up_or_a_topic_of_it_is_denied() -> None:
+    """The judge owes what is published on its topics meanwhile, also on those that the client is never told of."""
+    edge = HandEdge()
+    edge.accept()
+    edge.act("watch", "a.*")
+    assert edge.wires.notes == []
+    edge.say(TopicsFound("a.*", ()))
+    begin = ("subscribe", {"topic": "a.*", "filter": "a.*", "broker": "b0"})
+    assert edge.wires.notes == [begin]
+    edge.say(TopicsFound("a.*", (Topic("a.x"),)))
+    edge.say(Denied(Topic("b.x"), "too many topics"))
+    assert edge.wires.notes == [begin]
+    edge.say(Denied(Topic("a.x"), "too many topics"))
+    assert edge.wires.notes == [begin, ("unsubscribe", {"topic": "a.*"})]
+
+
 def test_who_leaves_leaves_its_filters_too() -> None:
     """Otherwise topics that begin would count for it until it is given up as absent."""
     edge = HandEdge()

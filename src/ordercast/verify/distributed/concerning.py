@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ordercast.trace.schema import INFO_FILTER
 from ordercast.verify.arrow import whole
 from ordercast.verify.distributed.order import AboutOrder, Ordered
 from ordercast.verify.distributed.rows import RowPiece
 from ordercast.verify.distributed.stretches import OrderPiece, OrderPieces, offsets_of, past_from
 from ordercast.verify.distributed.wire import column, shortened, unpacked, values
 from ordercast.verify.duties import Duties
+from ordercast.verify.filters import taken_in
 from ordercast.verify.kernels.lookup import mark, marked, marks_before, renumber
 from ordercast.verify.keys import renumbered
 from ordercast.verify.members import Publications
@@ -70,7 +72,10 @@ def _topics_of_members(setup: Setup, about: AboutOrder, mine: Any) -> np.ndarray
     groups = setup.asked.groups_of(setup.trace(setup.rare)) or {}
     named = {topic for topic, members in groups.items() if not nodes.isdisjoint(members)}
     theirs = setup.rare.filter(pa.array(mine[np.asarray(whole(setup.rare.column("node")))]))
-    named.update(topic for topic in theirs.column("topic").to_pylist() if topic is not None)
+    rows = list(zip(theirs.column("topic").to_pylist(), theirs.column("info").to_pylist(), strict=True))
+    named.update(topic for topic, _ in rows if topic is not None)
+    filters = {topic for topic, info in rows if topic is not None and (INFO_FILTER, topic) in (info or ())}
+    named.update(about.topics[place] for filter_ in sorted(filters) for place in taken_in(filter_, about.topics))
     return np.array([*(topic in named for topic in about.topics), False], bool)
 
 
