@@ -437,7 +437,7 @@ def test_a_topic_that_began_after_a_filter_was_confirmed_counts_from_there() -> 
     edge.make_live("u")
     later = {"from": "filter", "filter": ">"}
     assert subscriptions(edge) == [
-        {"topic": ">", "broker": "b0"}, {"topic": "t", "broker": "b0"}, {"topic": "u", "broker": "b0", **later}
+        {"topic": ">", "filter": ">", "broker": "b0"}, {"topic": "t", "broker": "b0"}, {"topic": "u", "broker": "b0", **later}
     ]  # fmt: skip
 
 
@@ -450,7 +450,7 @@ def test_a_filter_that_is_wider_than_the_rights_counts_for_nothing_that_comes_to
     edge.accept("b1")
     edge.say(TopicsFound(">", (T,)))
     edge.make_live("t")
-    assert subscriptions(edge) == [{"topic": ">", "broker": "b1"}, {"topic": "t", "broker": "b1"}]
+    assert subscriptions(edge) == [{"topic": ">", "filter": ">", "broker": "b1"}, {"topic": "t", "broker": "b1"}]
     edge.die()
     edge.accept("b0")
     edge.say(TopicsFound(">", (), narrowed=True))
