@@ -437,8 +437,10 @@ def test_a_topic_that_began_after_a_filter_was_confirmed_counts_from_there() -> 
     edge.make_live("u")
     later = {"from": "filter", "filter": ">"}
     assert subscriptions(edge) == [
-        {"topic": ">", "filter": ">", "broker": "b0"}, {"topic": "t", "broker": "b0"}, {"topic": "u", "broker": "b0", **later}
-    ]  # fmt: skip
+        {"topic": ">", "filter": ">", "broker": "b0"},
+        {"topic": "t", "broker": "b0"},
+        {"topic": "u", "broker": "b0", **later},
+    ]
 
 
 def test_a_filter_that_is_wider_than_the_rights_counts_for_nothing_that_comes_to_light_later() -> None:
