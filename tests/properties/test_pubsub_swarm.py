@@ -72,6 +72,13 @@ def test_a_root_that_was_away_itself_learns_how_long_a_member_has_been_absent() 
     assert finding.held, finding.problems
 
 
+def test_nobody_waits_for_a_client_that_died_while_it_joined() -> None:
+    # BRK-M8
+    finding = try_seed(11_000_916, "nobody-waits-for-the-dead")
+    assert not isinstance(finding, str), finding
+    assert finding.held, finding.problems
+
+
 def test_electors_who_agree_on_nobody_that_is_absent_from_a_topic_name_nobody() -> None:
     # BRK-M10
     finding = try_seed(11_000_404, "restart-with-disk")

@@ -145,6 +145,8 @@ class MemberGone(Packet, frozen=True, tag=93):
     epoch: int
     on_purpose: bool = False
     """The client has said so (BRK-F2); otherwise it was given up."""
+    unheard: bool = False
+    """It went before it heard that it is a member: that holds only if it has not been one before (BRK-M8)."""
 
 
 class RosterUpdate(Packet, frozen=True, tag=94):

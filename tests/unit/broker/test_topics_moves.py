@@ -130,6 +130,58 @@ def test_a_departure_of_an_earlier_membership_does_not_end_a_later_one() -> None
     assert tree.brokers["b1"].book.live(T) == {"x"}
 
 
+def _dies_before_it_hears(tree: Tree, name: str, at: str) -> None:
+    """It asks, every broker records that, and its connection breaks before the grant arrives."""
+    tree.freeze("b0", at)
+    tree.clients[name].subscribe()
+    tree.run()
+    while tree.brokers["b0"].grants.epoch(T, tree.clients[name].origin) < 0 and tree.carry("b0", at, 1):
+        tree.run()
+    tree.hang_up(name, gone=False)
+    tree.thaw("b0", at)
+    tree.run()
+
+
+def test_nobody_waits_for_a_client_that_died_before_it_heard_that_it_is_a_member() -> None:
+    """BRK-M8: or whoever may subscribe could hold up the totals of a topic again and again, by coming and going."""
+    tree = Tree({"b1": "b0"}, partitions="primary")
+    x = tree.member("x", "b0")
+    tree.client("y", "b1")
+    _dies_before_it_hears(tree, "y", "b1")
+    x.publish("k", guarantee="total")
+    tree.run()
+    assert tree.brokers["b0"].book.live(T) == {"x"}
+    assert x.delivered == ["x1"]
+
+
+def test_who_was_a_member_before_is_waited_for_though_it_died_before_it_heard_that_it_is_one_here() -> None:
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary", absent_member="wait")
+    tree.member("x", "b0")
+    y = tree.member("y", "b2")
+    tree.hang_up("y", gone=False)
+    tree.move("y", "b1")
+    _dies_before_it_hears(tree, "y", "b1")
+    assert tree.brokers["b0"].book.live(T) == {"x", "y"}
+    tree.move("y", "b2")
+    y.subscribe()
+    tree.run()
+    assert y.live
+
+
+def test_who_comes_back_after_it_died_before_it_heard_of_its_membership_is_one() -> None:
+    tree = Tree({"b1": "b0", "b2": "b0"}, partitions="primary")
+    x = tree.member("x", "b0")
+    y = tree.client("y", "b1")
+    _dies_before_it_hears(tree, "y", "b1")
+    tree.move("y", "b2")
+    y.subscribe()
+    tree.run()
+    assert y.live
+    x.publish("k", guarantee="total")
+    tree.run()
+    assert (x.delivered, y.delivered) == (["x1"], ["x1"])
+
+
 def test_a_grant_goes_down_only_behind_all_that_the_root_had_sent_before() -> None:
     """BRK-M5, F-TOT-14: a relay that has begun the topic anew has missed what came before the grant."""
     tree = Tree({"b1": "b0", "b3": "b1"})

@@ -228,6 +228,8 @@ class Authority(TopicsPart):
         if not self.tree.decides:
             return
         topic, member = packet.topic, packet.member
+        if packet.unheard and self.began.get((topic, member)) != packet.epoch:
+            return  # It has been a member before, and is owed what comes until it is back.
         if topic:
             if self.grants.epoch(topic, member) <= packet.epoch:
                 self.news.learn({}, departure(topic, member, packet.epoch))

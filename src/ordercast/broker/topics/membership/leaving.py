@@ -35,9 +35,8 @@ class Leaving(TopicsPart):
         self.channels = channels
         self.authority = authority
         self.members = members
-        self.departing: dict[tuple[Topic, Origin], tuple[int, int, bool]] = {}
-        """Ends of memberships that the root has not confirmed: epoch, when to stop asking, and whether the client has
-        ended its session."""
+        self.departing: dict[tuple[Topic, Origin], tuple[MemberGone, int]] = {}
+        """Ends of memberships that the root has not confirmed, and when to stop telling it."""
 
     def unsubscribe(self, client: AttachedClient, packet: Unsubscribe) -> None:
         """BRK-M11: at once, or as soon as what the client has published and is held has been admitted."""
@@ -97,6 +96,8 @@ class Leaving(TopicsPart):
                 last = max(last, waiting.epoch)
                 node.stop_waiting(client.origin)
                 self.state.look_again(node)
+                if not dead:
+                    self.depart(topic, client.origin, waiting.epoch, unheard=True)
             if member is not None and member.connection == client.connection:
                 last = max(last, member.epoch)
                 self._absent(node, client, member, dead=dead)
@@ -126,13 +127,15 @@ class Leaving(TopicsPart):
         """
         return self.settings.absent_member == "cover"
 
-    def depart(self, topic: Topic, member: Origin, epoch: int, *, on_purpose: bool = False) -> None:
+    def depart(
+        self, topic: Topic, member: Origin, epoch: int, *, on_purpose: bool = False, unheard: bool = False
+    ) -> None:  # fmt: skip
         """Tell the root, until it is known that the membership (without a topic: the session) is over.
 
         Whoever is absent ends by that after a while; a session that has left all its topics only by its word (BRK-F2).
         """
         until = FOR_EVER if on_purpose else self.wires.now_ns + int(self.settings.member_timeout_ms * 1e6)
-        self.departing[topic, member] = (epoch, until, on_purpose)
+        self.departing[topic, member] = (MemberGone(topic, member, epoch, on_purpose, unheard), until)
         self._tell_departure(topic, member)
         self.members.keep_asking()
 
@@ -143,11 +146,12 @@ class Leaving(TopicsPart):
             self.members.keep_asking()
 
     def _tell_departure(self, topic: Topic, member: Origin) -> None:
-        epoch, until, on_purpose = self.departing.pop((topic, member), (0, 0, False))
-        over = self.book.over(topic, member, epoch) if topic else self.book.fenced(member)
-        if not over and self.wires.now_ns < until:
-            self.departing[topic, member] = (epoch, until, on_purpose)
-            self.relay_gone(MemberGone(topic, member, epoch, on_purpose))
+        packet, until = self.departing[topic, member]
+        over = self.book.over(topic, member, packet.epoch) if topic else self.book.fenced(member)
+        if over or self.wires.now_ns >= until:
+            del self.departing[topic, member]
+        else:
+            self.relay_gone(packet)
 
     def relay_gone(self, packet: MemberGone) -> None:
         if self.tree.is_root:
