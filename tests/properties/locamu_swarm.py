@@ -15,20 +15,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from ordercast.core.ids import NodeId
+from ordercast.core.machine import Machine, Place
 from ordercast.core.registry import ProtocolInfo
 from ordercast.overlay.extended import Routes
 from ordercast.overlay.graphs import Graph, build_graph
 from ordercast.protocols import lookup
+from ordercast.protocols.locamu.node import Locamu
 from ordercast.scenario.load import parse_scenario
-from ordercast.scenario.model import Scenario
+from ordercast.scenario.model import Crash, Scenario
 from ordercast.sim import simulate
-from ordercast.verify.verdict import Verdict
+from ordercast.verify.verdict import UNDECIDED, Verdict
 from tests.properties.swarm import Dice, drawn_groups, drawn_link, drawn_workload, passing_fault
 from tests.support.swarm_command import Family, judged, run_seeds, swarm_parser
 
 _PUSH_MS = (0, 2, 10)
 """In turn: names that go on at once, and in smaller and larger bundles."""
 DURATION_MS = 800
+_CHECKS = ("integrity", "agreement", "fifo", "causal")
 
 
 def drawn_options(dice: Dice, seed: int, f: int) -> dict[str, Any]:
@@ -150,11 +156,64 @@ def _standing(dice: Dice, graph: Graph, f: int) -> list[str]:
 
 
 def judge_seed(protocol: ProtocolInfo, seed: int, f: int, out: Path) -> Verdict:
+    """The verdict; without agreement where whoever is blocked waits for what only the fallen know (LCM-P4)."""
     from ordercast.verify.judge import judge_path  # Late: it compiles kernels, which who only simulates can do without.
 
-    simulate(swarm_scenario(seed, f), protocol, seed=seed, out=out)
+    scenario = swarm_scenario(seed, f)
+    machines: dict[NodeId, Locamu] = {}
+    simulate(scenario, noted(protocol, machines), seed=seed, out=out)
     (verdict,) = judge_path(out)
+    fallen = {fault.node for fault in scenario.fault if isinstance(fault, Crash) and fault.recover_ms is None}
+    if verdict.exit_code() == UNDECIDED and only_the_fallen_know(machines, fallen):
+        (verdict,) = judge_path(out, checks=[check for check in _CHECKS if check != "agreement"])
     return verdict
+
+
+def noted(protocol: ProtocolInfo, machines: dict[NodeId, Locamu]) -> ProtocolInfo:
+    """The same; its machines are there to be looked at, of each node the last one."""
+
+    def build(place: Place, options: Any) -> Machine:
+        machine = protocol.build(place, options)
+        assert isinstance(machine, Locamu)
+        machines[place.node] = machine
+        return machine
+
+    return msgspec.structs.replace(protocol, build=build)
+
+
+def only_the_fallen_know(machines: dict[NodeId, Locamu], fallen: set[NodeId]) -> bool:
+    """Whether everybody who lives and holds something back waits for a number that no living node knows.
+
+    A forwarder says some numbers up to `push_ms` after others that presuppose them (LCM-M5), and may fall in between.
+    """
+    rank = {node: number for number, node in enumerate(sorted(machines))}
+    known = {
+        (shape.forwarder, numbered, number)
+        for node, machine in machines.items()
+        if node not in fallen
+        for entry in machine.store.entries.values()
+        for shape, numbers, _ in entry.vectors
+        for numbered, number in zip(shape.nodes, numbers, strict=True)
+    }
+    blocked = [node for node, machine in machines.items() if node not in fallen and machine.held.copies]
+    return bool(blocked) and all(
+        any(
+            (rank[forwarder], rank[node], number) not in known
+            for forwarder in fallen
+            for number in _missing(machines[node], rank[forwarder])
+        )
+        for node in blocked
+    )
+
+
+def _missing(machine: Locamu, forwarder: int) -> list[int]:
+    """The numbers of the forwarder that what is held back waits for."""
+    processed = machine.processed
+    last = max(
+        (number for copy in machine.held.copies.values() for who, number in copy.wants if who == forwarder), default=0
+    )
+    beyond = processed.sparse.get(forwarder, set())
+    return [number for number in range(processed.prefix.get(forwarder, 0) + 1, last + 1) if number not in beyond]
 
 
 def main() -> int:

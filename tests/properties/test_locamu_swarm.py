@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from ordercast.core.ids import NodeId
 from ordercast.core.registry import ProtocolInfo
 from ordercast.protocols import lookup
+from ordercast.protocols.locamu.node import Locamu
 from ordercast.scenario.model import Crash, Partition, Pause, Suspicion
+from ordercast.sim import simulate
 from ordercast.verify.verdict import HELD
 from tests.mutants import locamu_mutants
 from tests.properties.locamu_storm import Storm
-from tests.properties.locamu_swarm import judge_seed, swarm_scenario
+from tests.properties.locamu_swarm import judge_seed, noted, only_the_fallen_know, swarm_scenario
 from tests.support.seeds import batch_name, batches, fixed_and_todays
 
 SEEDS_PER_TEST = 5
@@ -32,6 +35,17 @@ def test_the_promise_is_kept_whatever_happens(f: int, seeds: list[int], tmp_path
 def test_a_node_that_falls_for_good_blocks_nobody_because_links_reorder(f: int, seed: int, tmp_path: Path) -> None:
     """LCM-P4, LCM-H5: members stayed blocked in these runs when a session that was given up took its copies with it."""
     assert judge_seed(lookup("locamu"), seed, f, tmp_path / "run").exit_code() == HELD
+
+
+def test_a_number_that_a_forwarder_had_not_said_when_it_fell_is_known_to_nobody_who_lives(tmp_path: Path) -> None:
+    """LCM-P4: the exception that it names, with names that wait `push_ms`; order and integrity hold all the same."""
+    machines: dict[NodeId, Locamu] = {}
+    scenario = swarm_scenario(710_738, 2)
+    outcome = simulate(scenario, noted(lookup("locamu"), machines), seed=710_738, out=tmp_path / "run")
+    assert outcome.manifest.drained is False
+    assert only_the_fallen_know(machines, {NodeId("n1")})
+    assert not only_the_fallen_know(machines, set()), "nobody has fallen, so somebody knows"
+    assert judge_seed(lookup("locamu"), 710_738, 2, tmp_path / "again").exit_code() == HELD
 
 
 @pytest.mark.parametrize("f", [1, 2, 3])
