@@ -79,6 +79,13 @@ def test_nobody_waits_for_a_client_that_died_while_it_joined() -> None:
     assert finding.held, finding.problems
 
 
+def test_a_follower_that_dies_while_it_joins_a_topic_of_its_filter_is_owed_it_all_the_same() -> None:
+    # BRK-M8, BRK-W2
+    finding = try_seed(11_001_118, "filters-and-cuts")
+    assert not isinstance(finding, str), finding
+    assert finding.held, finding.problems
+
+
 def test_electors_who_agree_on_nobody_that_is_absent_from_a_topic_name_nobody() -> None:
     # BRK-M10
     finding = try_seed(11_000_404, "restart-with-disk")

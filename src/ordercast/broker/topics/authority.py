@@ -228,8 +228,8 @@ class Authority(TopicsPart):
         if not self.tree.decides:
             return
         topic, member = packet.topic, packet.member
-        if packet.unheard and self.began.get((topic, member)) != packet.epoch:
-            return  # It has been a member before, and is owed what comes until it is back.
+        if packet.unheard and not self._may_withdraw(packet):
+            return
         if topic:
             if self.grants.epoch(topic, member) <= packet.epoch:
                 self.news.learn({}, departure(topic, member, packet.epoch))
@@ -239,6 +239,11 @@ class Authority(TopicsPart):
             self.book.epoch(topic, member) <= packet.epoch for topic in self.book.topics_of(member)
         ):
             self._fence(member, on_purpose=packet.on_purpose)
+
+    def _may_withdraw(self, packet: MemberGone) -> bool:
+        """BRK-M8: not who has been a member before, or is one by a filter (BRK-W2): it is owed what comes meanwhile."""
+        topic, member = packet.topic, packet.member
+        return self.began.get((topic, member)) == packet.epoch and member not in self.book.followers(topic)
 
     def _unfollowed(self, name: Topic, member: Origin) -> None:
         """BRK-W3: nobody waits for it any more in topics of which it was to hear by the filter alone."""
