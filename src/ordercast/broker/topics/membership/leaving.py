@@ -96,8 +96,8 @@ class Leaving(TopicsPart):
                 last = max(last, waiting.epoch)
                 node.stop_waiting(client.origin)
                 self.state.look_again(node)
-                if not dead:
-                    self.depart(topic, client.origin, waiting.epoch, unheard=True)
+                if not dead:  # Once: the root that it had asked is the only one who knows whether it was a newcomer.
+                    self.relay_gone(MemberGone(topic, client.origin, waiting.epoch, unheard=True))
             if member is not None and member.connection == client.connection:
                 last = max(last, member.epoch)
                 self._absent(node, client, member, dead=dead)
@@ -127,15 +127,13 @@ class Leaving(TopicsPart):
         """
         return self.settings.absent_member == "cover"
 
-    def depart(
-        self, topic: Topic, member: Origin, epoch: int, *, on_purpose: bool = False, unheard: bool = False
-    ) -> None:  # fmt: skip
+    def depart(self, topic: Topic, member: Origin, epoch: int, *, on_purpose: bool = False) -> None:
         """Tell the root, until it is known that the membership (without a topic: the session) is over.
 
         Whoever is absent ends by that after a while; a session that has left all its topics only by its word (BRK-F2).
         """
         until = FOR_EVER if on_purpose else self.wires.now_ns + int(self.settings.member_timeout_ms * 1e6)
-        self.departing[topic, member] = (MemberGone(topic, member, epoch, on_purpose, unheard), until)
+        self.departing[topic, member] = (MemberGone(topic, member, epoch, on_purpose), until)
         self._tell_departure(topic, member)
         self.members.keep_asking()
 
