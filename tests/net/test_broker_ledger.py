@@ -107,6 +107,25 @@ def test_a_prepared_publication_that_is_committed_takes_its_place_in_the_log(tmp
     assert [entry.origin for entry in DiskBrokerLedger(tmp_path).saved().entries[T]] == ["bob", "ann"]
 
 
+def test_a_prepared_publication_stays_behind_all_that_is_committed_after_it(tmp_path: Path) -> None:
+    """Nobody was given it; of two totals of one publisher the first is committed while the second is prepared."""
+    ledger = DiskBrokerLedger(tmp_path)
+    first, second = (_entry(number, guarantee=Guarantee.TOTAL) for number in (1, 2))
+    ledger.entries(T, (first, second), prepared=True)
+    ledger.entries(T, (first,))
+    ledger.entries(T, (_entry(1, origin="bob"),))
+    for _ in range(2):
+        ledger.close()
+        ledger = DiskBrokerLedger(tmp_path)
+        held = [(entry.origin, entry.number) for entry in ledger.saved().entries[T]]
+        assert held == [("ann", 1), ("bob", 1), ("ann", 2)]
+        assert ledger.saved().prepared == {T: 1}
+        ledger.log.compact(ledger._beginning())
+    ledger.base(T, {Origin("ann"): 2})
+    assert ledger.saved().prepared == {}
+    ledger.close()
+
+
 @pytest.mark.parametrize("lost", [1, 5, 20])
 def test_a_torn_tail_is_cut_off_and_everything_before_it_kept(tmp_path: Path, lost: int) -> None:
     ledger = DiskBrokerLedger(tmp_path)

@@ -55,6 +55,7 @@ CHANGES = st.builds(Change, BROKERS, st.sampled_from(["", "127.0.0.1:7000"]), ST
 DIRECTORIES = st.dictionaries(BROKERS, st.just("127.0.0.1:7000"))
 BROKER_CALLS = st.one_of(
     _call("entries", TOPICS, _entries(ORIGINS)),
+    _call("entries", TOPICS, _entries(ORIGINS), prepared=st.just(True)),
     _call("base", TOPICS, VECTORS),
     _call("forget", TOPICS),
     _call("roster", st.dictionaries(TOPICS, st.lists(ORIGINS).map(tuple)), VECTORS, st.lists(ORIGINS).map(tuple)),

@@ -86,6 +86,13 @@ def test_a_follower_that_dies_while_it_joins_a_topic_of_its_filter_is_owed_it_al
     assert finding.held, finding.problems
 
 
+def test_totals_that_are_prepared_stay_behind_those_that_are_committed_through_a_restart() -> None:
+    """The log on disk had the second of a publisher, prepared, before the first, which was committed after that."""
+    finding = try_seed(11_001_315, "restart-with-disk")
+    assert not isinstance(finding, str), finding
+    assert finding.held, finding.problems
+
+
 def test_electors_who_agree_on_nobody_that_is_absent_from_a_topic_name_nobody() -> None:
     # BRK-M10
     finding = try_seed(11_000_404, "restart-with-disk")

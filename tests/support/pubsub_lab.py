@@ -352,10 +352,16 @@ def complaints(verdict: Verdict | None, *, drained: bool = True) -> list[str]:
 
 
 def _fenced(world: PubsubWorld) -> list[str]:
-    """A client that never crashed, and was not cut off for longer than anybody waits, must not lose its session."""
+    """A client that never crashed, and was not cut off for longer than anybody waits, must not lose its session.
+
+    That it is cut off it notices by the silence, so that it may look for another edge for that long after it is not.
+    """
+    notices_ms = getattr(getattr(world.scenario.overlay, "silence_ms", None), "high_ms", 0.0)
     crashed = {getattr(fault, "node", "") for fault in world.scenario.fault}
     for fault in world.scenario.fault:
-        if isinstance(fault, Partition) and fault.until_ms - fault.at_ms > world.settings.member_timeout_ms:
+        if not isinstance(fault, Partition):
+            continue
+        if fault.until_ms - fault.at_ms + notices_ms > world.settings.member_timeout_ms:
             crashed.update(*fault.sides)
     return [
         f"{name} lost its session: {client.lost_session}"

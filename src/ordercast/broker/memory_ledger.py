@@ -20,6 +20,8 @@ class MemoryBrokerLedger:
 
     def __init__(self) -> None:
         self._entries: dict[Topic, OrderedDict[PublicationId, Publication]] = {}
+        self._prepared: dict[Topic, OrderedDict[PublicationId, Publication]] = {}
+        """Totals that are in no log: nobody was given them, so that whatever is in the log comes before them."""
         self._bases: dict[Topic, Vector] = {}
         self._roster: dict[Topic, tuple[Origin, ...]] = {}
         self._fenced: dict[Origin, int] = {}
@@ -27,11 +29,14 @@ class MemoryBrokerLedger:
         self._term = 0
         self._directory = KnownDirectory()
 
-    def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
+    def entries(self, topic: Topic, entries: tuple[Publication, ...], *, prepared: bool = False) -> None:
         """Write entries; one that is written again (a prepared publication, committed) takes its later place."""
-        held = self._entries.setdefault(topic, OrderedDict())
+        held, others = (some.setdefault(topic, OrderedDict()) for some in (self._entries, self._prepared))
+        if prepared:
+            held, others = others, held
         for entry in entries:
             key = (entry.origin, entry.number)
+            others.pop(key, None)
             held[key] = entry
             held.move_to_end(key)
 
@@ -40,6 +45,9 @@ class MemoryBrokerLedger:
         known = self._bases.setdefault(topic, {})
         for origin, number in base.items():
             known[origin] = max(known.get(origin, 0), number)
+        prepared = self._prepared.get(topic) or OrderedDict()
+        for origin, number in [(origin, number) for origin, number in prepared if number <= known.get(origin, 0)]:
+            del prepared[origin, number]
         held = self._entries.get(topic)
         while held:  # Of those behind the first that must stay, `saved` leaves out what is stable.
             (origin, number), entry = held.popitem(last=False)
@@ -50,6 +58,7 @@ class MemoryBrokerLedger:
 
     def forget(self, topic: Topic) -> None:
         self._entries.pop(topic, None)
+        self._prepared.pop(topic, None)
         self._bases.pop(topic, None)
 
     def roster(
@@ -65,13 +74,14 @@ class MemoryBrokerLedger:
     def closed(self, closed: Closed) -> None:
         """Nothing of a folded session is kept one by one: neither its publications nor its base."""
         self._closed.merge(closed)
-        for held in self._entries.values():
+        for held in (*self._entries.values(), *self._prepared.values()):
             for key in [key for key in held if key[0] in self._closed]:
                 del held[key]
         for base in self._bases.values():
             for origin in [origin for origin in base if origin in self._closed]:
                 del base[origin]
         self._entries = {topic: held for topic, held in self._entries.items() if held}
+        self._prepared = {topic: held for topic, held in self._prepared.items() if held}
         self._bases = {topic: base for topic, base in self._bases.items() if base}
 
     def term(self, number: int) -> None:
@@ -84,13 +94,19 @@ class MemoryBrokerLedger:
     def saved(self) -> SavedBroker:
         """A copy: nothing that is written later shows in it."""
         entries: dict[Topic, list[Publication]] = {}
-        for topic, held in sorted(self._entries.items()):
+        prepared: dict[Topic, int] = {}
+        for topic in sorted(self._entries.keys() | self._prepared.keys()):
             low = self._bases.get(topic, {}).get
-            left = [entry for entry in held.values() if entry.number > low(entry.origin, 0)]
-            if left:
-                entries[topic] = left
+            logged, waiting = (
+                [entry for entry in some.get(topic, {}).values() if entry.number > low(entry.origin, 0)]
+                for some in (self._entries, self._prepared)
+            )
+            if logged or waiting:
+                entries[topic] = logged + waiting
+            if waiting:
+                prepared[topic] = len(waiting)
         bases = {topic: dict(base) for topic, base in sorted(self._bases.items())}
         return SavedBroker(
             entries, bases, dict(self._roster), dict(self._fenced), self._closed.summary(), self._term,
-            self._directory,
+            self._directory, prepared=prepared,
         )  # fmt: skip

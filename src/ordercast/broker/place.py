@@ -51,6 +51,8 @@ class SavedBroker(msgspec.Struct):
     directory: KnownDirectory = KnownDirectory()
     whole: bool = True
     """False: damage has taken a part of it, and what was promised in elections may be in that part."""
+    prepared: dict[Topic, int] = {}
+    """How many of the entries are prepared totals."""
 
 
 class BrokerLedger(Protocol):
@@ -59,8 +61,8 @@ class BrokerLedger(Protocol):
     Calls are cheap; the runtime makes everything written in a turn durable before any packet of that turn leaves.
     """
 
-    def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
-        """Held from now on: in the log, prepared or waiting to be published again."""
+    def entries(self, topic: Topic, entries: tuple[Publication, ...], *, prepared: bool = False) -> None:
+        """Held from now on: at the end of the log, or, `prepared`, behind all of it until it is written again."""
 
     def base(self, topic: Topic, base: Vector) -> None:
         """Everything up to here is stable and may be forgotten."""
@@ -84,7 +86,7 @@ class BrokerLedger(Protocol):
 class NoBrokerLedger:
     """The ledger of a broker without a data directory: it keeps nothing."""
 
-    def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
+    def entries(self, topic: Topic, entries: tuple[Publication, ...], *, prepared: bool = False) -> None:
         pass
 
     def base(self, topic: Topic, base: Vector) -> None:

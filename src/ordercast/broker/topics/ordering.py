@@ -287,7 +287,7 @@ class Ordering(TopicsPart):
             self.spread_prepare(node, packet, link)
 
     def spread_prepare(self, node: TopicNode, packet: Prepare, source: Connection | None) -> None:
-        self.ledger.entries(node.topic, packet.entries)
+        self.ledger.entries(node.topic, packet.entries, prepared=True)
         for link in self.state.links(node):
             if link != source:
                 self.wires.send(link, packet)

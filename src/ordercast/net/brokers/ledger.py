@@ -36,6 +36,7 @@ class _Record(msgspec.Struct, frozen=True, array_like=True):
 class _Entries(_Record, frozen=True, array_like=True, tag=1):
     topic: Topic
     entries: tuple[Publication, ...]
+    prepared: bool = False
 
 
 class _Base(_Record, frozen=True, array_like=True, tag=2):
@@ -125,8 +126,8 @@ class DiskBrokerLedger:
 
     # What the broker writes down
 
-    def entries(self, topic: Topic, entries: tuple[Publication, ...]) -> None:
-        self._add(_Entries(topic, entries))
+    def entries(self, topic: Topic, entries: tuple[Publication, ...], *, prepared: bool = False) -> None:
+        self._add(_Entries(topic, entries, prepared))
 
     def base(self, topic: Topic, base: Vector) -> None:
         self._add(_Base(topic, dict(base)))
@@ -184,8 +185,8 @@ class DiskBrokerLedger:
     def _apply(self, record: _Any) -> None:
         held = self._held
         match record:
-            case _Entries(topic, entries):
-                held.entries(topic, entries)
+            case _Entries(topic, entries, prepared):
+                held.entries(topic, entries, prepared=prepared)
             case _Base(topic, base):
                 held.base(topic, base)
             case _Forget(topic):
@@ -218,6 +219,8 @@ def _records(saved: SavedBroker) -> list[_Any]:
     told += [_Closed(saved.closed)] if saved.closed else []
     told += [_Base(topic, base) for topic, base in saved.base.items()]
     for topic, entries in saved.entries.items():
-        for i in range(0, len(entries), _ENTRIES_A_RECORD):
-            told.append(_Entries(topic, tuple(entries[i : i + _ENTRIES_A_RECORD])))
+        logged = len(entries) - saved.prepared.get(topic, 0)
+        for some, prepared in ((entries[:logged], False), (entries[logged:], True)):
+            for i in range(0, len(some), _ENTRIES_A_RECORD):
+                told.append(_Entries(topic, tuple(some[i : i + _ENTRIES_A_RECORD]), prepared))
     return told
