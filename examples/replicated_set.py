@@ -23,7 +23,7 @@ from ordercast.net.overlays.host import OverlayHost
 from ordercast.net.wire.settings import WireSettings
 from ordercast.protocols import lookup
 
-SLOW_MS = 1000.0
+SLOW_MS = 2000.0
 PATIENCE_S = 30.0
 NAMES = ("ann", "bob", "dan")
 
