@@ -93,6 +93,13 @@ def test_totals_that_are_prepared_stay_behind_those_that_are_committed_through_a
     assert finding.held, finding.problems
 
 
+def test_the_end_of_a_session_that_too_few_brokers_had_recorded_is_recorded_after_all() -> None:
+    """BRK-M10, BRK-F2: its edge had heard of it, and the root never would have: it was remembered for ever."""
+    finding = try_seed(11_001_648, "short-sessions-late")
+    assert not isinstance(finding, str), finding
+    assert finding.held, finding.problems
+
+
 def test_electors_who_agree_on_nobody_that_is_absent_from_a_topic_name_nobody() -> None:
     # BRK-M10
     finding = try_seed(11_000_404, "restart-with-disk")

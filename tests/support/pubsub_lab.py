@@ -14,7 +14,7 @@ from ordercast.broker.node import Broker
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.pubsub.filters import matches
 from ordercast.pubsub.publications import Publication
-from ordercast.scenario.model import Partition, Scenario
+from ordercast.scenario.model import Crash, Partition, Scenario
 from ordercast.sim.catalogue import BROKER
 from ordercast.sim.connections import Life
 from ordercast.sim.pubsub.client import SimClient
@@ -34,6 +34,8 @@ from tests.support.pubsub_liar import LIAR
 _NODE, _SEQ, _KIND, _TIME, _MSG, _TOPIC, _INFO = map(
     EVENT_SCHEMA.names.index, ("node", "seq", "kind", "time_ns", "msg", "topic", "info")
 )
+_REPAIR_MS = 1000.0
+"""Brokers that die within that time of each other may all have been the copies of something."""
 _HEARD = ("deliver", "subscribe", "unsubscribe")
 """Rows about what somebody is given; a liar is owed nothing."""
 
@@ -131,6 +133,8 @@ class SafeBook:
     def __init__(self, world: PubsubWorld) -> None:
         self.world = world
         self.safe: dict[str, tuple[Origin, Topic, int]] = {}
+        self.since: dict[str, int] = {}
+        """When the first of them was told so."""
         self.delivered: set[str] = set()
         """By the one client that is a member of everything from the beginning."""
         world.acknowledgement_watchers.append(self._acknowledged)
@@ -141,7 +145,9 @@ class SafeBook:
         if level != "safe" or machine is None:
             return
         for number in (*range(1, low + 1), *extras):
-            self.safe[f"{machine.origin}/{topic}#{number}"] = (machine.session.origin, topic, number)
+            message = f"{machine.origin}/{topic}#{number}"
+            self.safe[message] = (machine.session.origin, topic, number)
+            self.since.setdefault(message, self.world.clock.now)
 
     def _delivered(self, client: SimClient, entry: Publication) -> None:
         if client.node == "c0":
@@ -166,9 +172,21 @@ class SafeBook:
             those = have.get(topic, [])
             if any((origin, number) not in received and origin not in closed for received, closed in those):
                 lost.append(message)
-            elif message not in self.delivered and self._always_there() and any(origin in c for _, c in those):
+            elif self._is_missed(message) and any(origin in closed for _, closed in those):
                 lost.append(f"{message} (folded)")
         return lost
+
+    def _is_missed(self, message: str) -> bool:
+        """By the one that was always there, though somebody was left to give it."""
+        there = self._always_there() and not self._too_many_at_once(self.since[message])
+        return message not in self.delivered and there
+
+    def _too_many_at_once(self, since_ns: int) -> bool:
+        """Whether as many brokers as had it may have died from then on before the tree had repaired itself."""
+        names, copies = self.world.layout.parents, self.world.settings.safe_copies
+        crashes = sorted(f.at_ms for f in self.world.scenario.fault if isinstance(f, Crash) and f.node in names)
+        later = [at for at in crashes if at * 1e6 >= since_ns]
+        return any(last - first < _REPAIR_MS for first, last in zip(later, later[copies - 1 :], strict=False))
 
 
 class FilterBook:

@@ -59,6 +59,8 @@ class Authority(TopicsPart):
         """The epochs in which members joined that were none before."""
         self.fencing: dict[Origin, bool] = {}
         """Sessions whose fences are on their way, and whether their clients have asked for it (BRK-F2)."""
+        self.to_few: set[Origin] = set()
+        """Those whose clients have asked for it, and whose fence too few brokers have recorded."""
 
     # BRK-M4, BRK-M7, BRK-M9
 
@@ -143,6 +145,8 @@ class Authority(TopicsPart):
         topic, member = update.topic, update.member
         if not topic:
             on_purpose = self.fencing.pop(member, False)
+            if on_purpose and not enough:
+                self.to_few.add(member)  # Its edge may have heard of it, and tell it no more.
             if enough and self.tree.decides:
                 self.wires.count("sessions_ended" if on_purpose else "members_fenced")
                 self.news.learn({}, fence(member, update.epoch))
@@ -170,6 +174,8 @@ class Authority(TopicsPart):
         """BRK-M7: open the topic once every live member has reported in this term; notice who is absent (BRK-M10)."""
         if not self.tree.decides:
             return
+        if self.to_few:
+            self._fence_again()
         if node.topic not in self.opened and self.may_open(node):
             self.opened.add(node.topic)
         self.serve(node.topic)
@@ -217,6 +223,13 @@ class Authority(TopicsPart):
         return {member for member, epoch in members if epoch >= recorded(node.topic, member)}
 
     # BRK-M8, BRK-M10, BRK-M11
+
+    def _fence_again(self) -> None:
+        """BRK-M10: the tree may be another one than when too few recorded it."""
+        again, self.to_few = self.to_few, set()
+        for member in sorted(again):
+            if not self.book.fenced(member):
+                self._fence(member, on_purpose=True)
 
     def end(self, member: Origin) -> None:
         """BRK-F9: the session is over."""
