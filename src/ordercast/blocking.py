@@ -7,6 +7,7 @@ Any thread may use the client.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import datetime as dt
 import queue
 import threading
@@ -30,6 +31,8 @@ from ordercast.pubsub.publications import Publication
 T = TypeVar("T")
 _HANDED_OVER = 10_000
 """Messages that `publish_soon` may be ahead of the loop's thread."""
+_LAST_WORDS_S = 1.0
+"""How long calls of other threads may take to end when the client has been closed."""
 
 
 class _Thread:
@@ -39,41 +42,56 @@ class _Thread:
         self.loop = uvloop.new_event_loop()
         self._closing: set[asyncio.Task[None]] = set()
         """Readers that are being closed."""
+        self._stopping = False
+        """Nothing is handed over from now on."""
+        self._handing_over = threading.RLock()
+        """A reader that was dropped may be collected, and hand over its end, while this thread hands something over."""
         self._thread = threading.Thread(target=self._run, name="ordercast", daemon=True)
         self._thread.start()
+
+    @property
+    def stopped(self) -> bool:
+        """Nobody answers there any more; in a child of a process that has the client, nobody ever did."""
+        return self._stopping or not self._thread.is_alive()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
         finally:
+            self.loop.run_until_complete(_all_answered())
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it there, wait here. Interrupted here (Ctrl-C), it is cancelled there."""
-        if not self._thread.is_alive():
-            work.close()
-        self.check()
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a blocking call in the client's own thread would wait for itself")
-        running = asyncio.run_coroutine_threadsafe(work, self.loop)
+        with self._handing_over:
+            if self.stopped:
+                work.close()
+            self.check()
+            running = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return running.result()
+        except concurrent.futures.CancelledError:
+            raise ConnectError("the client is closed") from None
         except BaseException:
             running.cancel()
             raise
 
     def soon(self, act: Callable[..., object], *arguments: object) -> None:
         """Do it there, do not wait."""
-        self.check()
-        self.loop.call_soon_threadsafe(act, *arguments)
+        with self._handing_over:
+            self.check()
+            self.loop.call_soon_threadsafe(act, *arguments)
 
     def end(self, batches: AsyncGenerator[Any]) -> None:
         """Close it there, without waiting: a reader that was dropped is collected in any thread, that one included."""
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self._close, batches)
+        with self._handing_over:
+            if not self.stopped:
+                self.loop.call_soon_threadsafe(self._close, batches)
 
     def _close(self, batches: AsyncGenerator[Any]) -> None:
         closing = self.loop.create_task(batches.aclose())
@@ -81,13 +99,27 @@ class _Thread:
         closing.add_done_callback(self._closing.discard)
 
     def check(self) -> None:
-        if not self._thread.is_alive():
+        if self.stopped:
             raise ConnectError("the client is closed")
 
     def stop(self) -> None:
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
+        """Answer what was handed over, and end the thread."""
+        with self._handing_over:
+            if not self.stopped:
+                self._stopping = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+async def _all_answered() -> None:
+    """Let every call that was handed over before the end come to its own end, or to this one: nobody waits for ever."""
+    await asyncio.sleep(0)  # A call may have been handed over, and not begun yet.
+    calls = asyncio.all_tasks() - {asyncio.current_task()}
+    if calls:
+        _, waiting = await asyncio.wait(calls, timeout=_LAST_WORDS_S)
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 class Inbox:
@@ -173,6 +205,7 @@ class Client:
         self._soon = queue.SimpleQueue()
         self._waking = False
         self._failure: Exception | None = None
+        self._ending = threading.Lock()
         client.answer_by(self.reply)
 
     @property
@@ -220,7 +253,7 @@ class Client:
         self._soon.put((topic, payload, options))
         if not self._waking:
             self._waking = True
-            self._thread.loop.call_soon_threadsafe(self._hand_over)
+            self._thread.soon(self._hand_over)
         if self._soon.qsize() > _HANDED_OVER:
             self.drain()
 
@@ -320,11 +353,21 @@ class Client:
         self._thread.call(self._client.unsubscribe(inner, timeout=timeout))
 
     def close(self, *, stay: bool = True, timeout: float | None = 10.0) -> None:
-        """Wait until what was published is safe, and disconnect; `stay` as for the other client."""
-        try:
-            self._thread.call(self._close(timeout, stay=stay))
-        finally:
-            self._thread.stop()
+        """Wait until what was published is safe, and disconnect; `stay` as for the other client.
+
+        A client that is closed stays so: closing it once more does nothing, from whichever thread.
+        """
+        self._end_with(self._close(timeout, stay=stay))
+
+    def _end_with(self, ending: Coroutine[Any, Any, None]) -> None:
+        with self._ending:  # Whoever comes second waits for the first.
+            if self._thread.stopped:
+                ending.close()
+                return
+            try:
+                self._thread.call(ending)
+            finally:
+                self._thread.stop()
 
     async def _close(self, timeout: float | None, *, stay: bool = True) -> None:
         self._hand_over()
@@ -336,10 +379,7 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._thread.call(self._client.__aexit__(kind, error, trace) if error else self._close(10.0))
-        finally:
-            self._thread.stop()
+        self._end_with(self._client.__aexit__(kind, error, trace) if error else self._close(10.0))
 
 
 async def _next_of(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +17,8 @@ from ordercast.client.work.leader import WorkSettings
 from ordercast.core.errors import UsageError
 from ordercast.pubsub.keeping import KeepTable
 from ordercast.testing import EmbeddedCluster, cluster
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -119,6 +121,66 @@ def test_a_closed_client_says_so_and_leaves_no_thread(brokers: EmbeddedCluster) 
         client.publish("t", b"")
     with pytest.raises(ordercast.ConnectError, match="closed"):
         client.publish_soon("t", b"")
+
+
+def test_a_client_is_closed_once_however_many_close_it(brokers: EmbeddedCluster) -> None:
+    with ordercast.blocking.connect(brokers.address) as client:
+        client.publish_soon("t", b"")
+        with ThreadPoolExecutor() as pool:
+            closing = [pool.submit(client.close) for _ in range(4)]
+        for one in closing:
+            one.result()
+        client.close()
+    assert client.ended
+
+
+def test_a_call_that_comes_while_the_client_is_closed_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is handed over between the end of the client and the end of its thread."""
+    thread = ordercast.blocking._Thread()
+    blocked, go_on, handed_over = threading.Event(), threading.Event(), threading.Semaphore(0)
+    hand_over = asyncio.run_coroutine_threadsafe
+
+    def counted(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> Future[T]:
+        future = hand_over(work, loop)
+        handed_over.release()
+        return future
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", counted)
+
+    def block() -> None:
+        blocked.set()
+        go_on.wait(10)
+
+    async def never() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def at_once() -> str:
+        return "done"
+
+    thread.soon(block)
+    assert blocked.wait(10)
+    thread.loop.call_soon_threadsafe(thread.loop.stop)  # As `stop` does, before the calls below.
+    with ThreadPoolExecutor() as pool:
+        waits, ends = pool.submit(thread.call, never()), pool.submit(thread.call, at_once())
+        for _ in range(2):
+            assert handed_over.acquire(timeout=10)
+        stopping = pool.submit(thread.stop)
+        go_on.set()
+        stopping.result(10)
+        assert ends.result(10) == "done"
+        with pytest.raises(ordercast.ConnectError, match="the client is closed"):
+            waits.result(10)
+    with pytest.raises(ordercast.ConnectError, match="the client is closed"):
+        thread.call(at_once())
+
+
+def test_who_waits_when_the_client_is_closed_is_told_that_it_is(brokers: EmbeddedCluster) -> None:
+    client = ordercast.blocking.connect(brokers.address)
+    with ThreadPoolExecutor() as pool:
+        asking = pool.submit(client.request, "nobody.answers", b"?")
+        client.close()
+        with pytest.raises(ordercast.ConnectError, match="closed"):
+            asking.result(10)
 
 
 def test_a_connection_that_fails_leaves_no_thread() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ordercast.api.cuts import PendingCut
-from ordercast.api.errors import PublishRefused, SessionLost
+from ordercast.api.errors import ConnectError, PublishRefused, SessionLost
 from ordercast.api.history import PendingRead, failure
 from ordercast.api.subscriptions import Subscriptions
 from ordercast.api.waiting import AckWaiting
@@ -201,14 +201,14 @@ class Bridge:
         """Nobody waits for what will not come."""
         self.subscriptions.fail(error)
         for pending in self.reads.values():
-            pending.error = error or ConnectionError("the client is closed")
+            pending.error = error or ConnectError("the client is closed")
             pending.stir()
         for cut in self.cuts.values():
-            cut.fail(error or ConnectionError("the client is closed"))
+            cut.fail(error or ConnectError("the client is closed"))
         if self.looks is not None:
-            self.looks.fail(error or ConnectionError("the client is closed"))
+            self.looks.fail(error or ConnectError("the client is closed"))
         for waiting in self.waiting.values():
-            waiting.fail(error or ConnectionError("the client is closed"))
+            waiting.fail(error or ConnectError("the client is closed"))
         self._stir()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ordercast.api.errors import ConnectError
 from ordercast.api.inbox import Inbox
 from ordercast.core.errors import UsageError
 from ordercast.pubsub.extras import Extras
@@ -84,7 +85,7 @@ class Requests:
 
     async def _read(self, inbox: Inbox) -> None:
         """Until the client ends, in whatever way; then nobody waits any longer."""
-        error: Exception = ConnectionError("the client is closed")
+        error: Exception = ConnectError("the client is closed")
         try:
             async for message in inbox:
                 answer = self._waiting.get(message.extras.answers) if message.extras is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ordercast.api.errors import HistoryLost, SubscribeDenied
+from ordercast.api.errors import ConnectError, HistoryLost, SubscribeDenied
 from ordercast.api.inbox import Batch, Inbox
 from ordercast.api.messages import Duplicates, HandedView
 from ordercast.core.ids import Topic
@@ -141,7 +141,7 @@ class Subscriptions:
 
     def fail(self, error: Exception | None) -> None:
         """The client has ended; without an error reading just stops."""
-        self._over = error or ConnectionError("the client is closed")
+        self._over = error or ConnectError("the client is closed")
         for inbox in self.inboxes:
             inbox.end(error)
         for futures in (*self._waiting_live.values(), *self._waiting_left.values()):

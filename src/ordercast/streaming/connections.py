@@ -7,14 +7,17 @@ for it.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ordercast import blocking
+from ordercast.api.errors import PublishRefused
 from ordercast.streaming.options import Connection
 
+LOG = logging.getLogger("ordercast.streaming")
 IDLE_S = 20.0
 """A connection that was not used for so long is closed."""
 
@@ -25,6 +28,8 @@ class _SharedClient:
         self.users = 0
         self.uses = 0
         """How often it was taken: whoever wants to close it looks whether that has changed."""
+        self.closing = False
+        """Several may find it idle: those who used it at the same time. One of them closes it."""
 
 
 _lock = threading.RLock()  # A reader that was dropped may be collected, and end its use, while this thread has it.
@@ -59,12 +64,21 @@ def _connect(connection: Connection) -> blocking.Client:
 def _close_when_idle(key: tuple[int, Connection, str], shared: _SharedClient) -> None:
     def look(uses: int) -> None:
         with _lock:
-            idle = shared.users == 0 and shared.uses == uses
+            idle = shared.users == 0 and shared.uses == uses and not shared.closing
+            shared.closing = shared.closing or idle
             if idle and _open.get(key) is shared:
                 del _open[key]
         if idle:
-            shared.client.close()
+            _close(shared.client)
 
     timer = threading.Timer(IDLE_S, look, (shared.uses,))
     timer.daemon = True
     timer.start()
+
+
+def _close(client: blocking.Client) -> None:
+    """In a thread that has nobody to tell but the log."""
+    try:
+        client.close()
+    except (OSError, PublishRefused) as error:  # What a task published was flushed, or the task has failed and said so.
+        LOG.warning("an idle connection to the brokers was not closed in order: %s", error)
