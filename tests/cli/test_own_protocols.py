@@ -125,6 +125,37 @@ def test_what_could_change_is_found_inside_of_tuples_sets_and_functions(
     assert_one_line(err, f"OwnProtocol.count: holds a {culprit}")
 
 
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        ("SEEN = []", "if SEEN.append(1) or len(SEEN) > 3:\n            return"),
+        ("class Kind:\n    seen = 0", "Kind.seen += 1\n        if Kind.seen > 3:\n            return"),
+        ("import time", "self.seen_at = time.monotonic_ns()"),
+    ],
+)
+def test_what_a_machine_remembers_elsewhere_or_asks_a_clock_is_no_finding(
+    command: Command, changed: Callable[..., str], before: str, line: str
+) -> None:
+    """Neither a counterexample nor "holds": copies of the machine share it, so that nothing found can be relied on."""
+    mine = changed(
+        ("class OwnProtocol(", f"{before}\n\n\nclass OwnProtocol("),
+        ("        origin = message.origin\n", f"        {line}\n        origin = message.origin\n"),
+    )
+    code, _, err = command("explore", mine)
+    assert code == BAD_INPUT
+    assert_one_line(err, "does not do the same again when it", "outside of its attributes")
+
+
+def test_what_a_machine_counts_elsewhere_without_effect_is_explored(
+    command: Command, changed: Callable[..., str]
+) -> None:
+    mine = changed(
+        ("class OwnProtocol(", "SEEN = []\n\n\nclass OwnProtocol("),
+        ("            if neighbour != source:\n", "            SEEN.append(1)\n            if neighbour != source:\n"),
+    )
+    assert command("explore", mine)[0] == HELD
+
+
 def test_a_packet_that_cannot_be_compared_is_refused_by_its_field(
     command: Command, changed: Callable[..., str]
 ) -> None:

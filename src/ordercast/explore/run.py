@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo, is_code
 from ordercast.explore.brokers.run import replay_brokers
 from ordercast.explore.machines.acting import Cause
@@ -37,6 +37,8 @@ Progress = Callable[[float], None]
 
 _LARGEST_TABLE = 4_000_000
 """Entries of what was learnt before it is forgotten, between two configurations."""
+_ASKED_AGAIN = 2_000
+"""Steps of machines that are repeated before what was learnt of them is relied on, or forgotten."""
 
 
 def explore(
@@ -184,6 +186,7 @@ class _Explorer:
         gc.disable()
         try:
             self._explore_all()
+            self._behaviour.reactions.ask_again(_ASKED_AGAIN)
         except LimitReachedError:
             self.result.decided = False
         finally:
@@ -205,6 +208,7 @@ class _Explorer:
     def _explore(self, configuration: Configuration, size: Size) -> None:
         # Where nodes publish, what m1 stands for depends on the configuration, and so does what was learnt of it.
         if self.plan.scope.broadcast or self._behaviour.size > _LARGEST_TABLE:
+            self._behaviour.reactions.ask_again(_ASKED_AGAIN)
             self._steps_before += self._behaviour.steps_run
             self._behaviour = self._fresh_behaviour()
             gc.collect()  # Its tables and itself refer to each other.
@@ -267,6 +271,7 @@ class _Explorer:
         self.result.violating.append(f"{configuration}: {violation.check}")
         if self.result.counterexample is not None:
             return
+        self._behaviour.reactions.ask_again(_ASKED_AGAIN)
         behaviour = Behaviour(self._setting, fifo=self.plan.fifo, idle_at_once=self.plan.idle_at_once)
         judge = Judge(behaviour, configuration, self.plan.info.guarantee)
         search, start = self._search(behaviour, judge, lambda _states: None, configuration)
@@ -284,9 +289,9 @@ class _Explorer:
         if violation is None and found is not None and found.check == "rest":
             violation = found  # No single run can show this one.
         if violation is None:
-            raise InvariantError(
-                f"{self.plan.info.name}: a violation in {configuration} cannot be repeated; its machines are not "
-                "deterministic, or their frozen() leaves out something that matters"
+            raise UsageError(
+                f"{self.plan.info.name}: a violation in {configuration} cannot be repeated; its machines do not do the "
+                "same again, or their frozen() leaves out something that matters"
             )
         return Counterexample(
             str(configuration), violation, self._schedule(configuration, steps, violation), story, _orders(stage)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ordercast.core.errors import InvariantError, UsageError
+from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo
 from ordercast.explore import Exploration, explore
 from ordercast.explore.machines.behaviour import Behaviour
@@ -93,7 +93,7 @@ def test_a_protocol_that_never_rests_is_not_called_correct() -> None:
 
 def test_a_state_that_hides_something_is_not_believed() -> None:
     assert explore(toy(toys.Remembering), nodes=2, messages=1).verdict == "holds"
-    with pytest.raises(InvariantError, match="frozen"):
+    with pytest.raises(UsageError, match="frozen"):
         explore(toy(toys.Forgetful), nodes=2, messages=1)
 
 

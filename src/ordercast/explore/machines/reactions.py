@@ -111,8 +111,7 @@ class Reactions:
     def to_input(self, state: int, number: int) -> Reaction:
         known = self._reactions.get((state, number))
         if known is None:
-            cause = Cause(self._states[state].node, *self.inputs[number])
-            known = self._reactions[state, number] = self._react(state, cause)
+            known = self._reactions[state, number] = self._react(state, self._cause(state, number))
         return known
 
     def is_idle(self, state: int, number: int) -> bool:
@@ -124,9 +123,32 @@ class Reactions:
     def to_timer(self, state: int, name: Hashable) -> Reaction:
         key = (state, ("timer", name))
         if key not in self._reactions:
-            node = self._states[state].node
-            self._reactions[key] = self._react(state, Cause(node, node, None, name))
+            self._reactions[key] = self._react(state, self._cause(*key))
         return self._reactions[key]
+
+    def ask_again(self, most: int) -> None:
+        """Repeat what machines did, evenly chosen where it is more than `most` steps: each does the same again.
+
+        Raises:
+            UsageError: one does not, so that nothing of what was found can be relied on.
+        """
+        known = list(self._reactions.items())
+        for (state, what), before in known[:: -(-len(known) // most) or 1]:
+            cause = self._cause(state, what)
+            if not _alike(before, self._react(state, cause)):
+                raise UsageError(
+                    f"{self.setting.info.name}: {self.setting.everyone[cause.node]} does not do the same again "
+                    f"{_occasion(cause)}: it remembers something outside of its attributes, in a variable of its "
+                    "module or class, or asks a clock or chance; what is explored must not"
+                )
+
+    def _cause(self, state: int, what: Hashable) -> Cause:
+        """What `what` stands for in the table of reactions: the number of an input, or the name of a timer."""
+        node = self._states[state].node
+        if isinstance(what, int):
+            return Cause(node, *self.inputs[what])
+        assert isinstance(what, tuple)
+        return Cause(node, node, None, what[1])
 
     def _react(self, state: int, cause: Cause) -> Reaction:
         """Run the real machine on a copy of its state."""
@@ -166,3 +188,20 @@ class Reactions:
             (target, number_of((sender, tuple(items)), self._parcel_numbers, self.parcels))
             for target, items in by_target.items()
         )
+
+
+def _alike(one: Reaction, other: Reaction) -> bool:
+    """Words of an error may name places in memory: that it is one is enough."""
+    if one.fault is None or other.fault is None:
+        return one == other
+    return one.fault.check == other.fault.check
+
+
+def _occasion(cause: Cause) -> str:
+    if cause.what is None:
+        return f"when its timer {cause.timer!r} runs out"
+    if isinstance(cause.what, DetectorChange):
+        return "when it suspects others, or trusts them again"
+    if isinstance(cause.what, Message):
+        return "when it publishes"
+    return f"when it receives a {type(cause.what).__name__}"
