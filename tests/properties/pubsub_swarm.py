@@ -416,6 +416,21 @@ def nobody_waits_for_the_dead(draft: Draft) -> None:
 
 
 @family
+def nobody_waits_for_the_returned(draft: Draft) -> None:
+    """As before, and they die for good just after they have come back, while brokers are about to confirm them anew."""
+    nobody_waits_for_the_dead(draft)
+    dice = draft.dice
+    for death in [fault for fault in draft.faults if fault["kind"] == "crash"]:
+        name, dies = death["node"], death["at_ms"]
+        back = dies - dice.between(0, dice.pick([20, 300, 1000]))
+        if dice.chance(0.5):
+            draft.faults.append({"kind": "cut", "between": [name, draft.clients[name]["edge"]], "at_ms": back})
+        else:
+            gone: Raw = {"kind": "crash", "node": name, "at_ms": back - dice.between(10, 500)}
+            draft.faults.append(gone | {"recover_ms": back, "state": "kept"})
+
+
+@family
 def fenced(draft: Draft) -> None:
     """Clients, some of which follow filters, are away for longer than anybody waits, with much in their outboxes.
 

@@ -75,6 +75,13 @@ WENT_WRONG = [
     ),
     # BRK-M8
     pytest.param("nobody-waits-for-the-dead", 11_000_916, id="nobody waits for a client that died while it joined"),
+    # BRK-M8: the root had recorded it at the edge that it died at, and no edge answered for it any more.
+    pytest.param(
+        "nobody-waits-for-the-dead", 20_000_405, id="nobody waits for a follower that died while it joined a topic"
+    ),
+    pytest.param(
+        "nobody-waits-for-the-returned", 116, id="nobody waits for a member that died before it was confirmed again"
+    ),
     # BRK-M8, BRK-W2
     pytest.param(
         "filters-and-cuts",

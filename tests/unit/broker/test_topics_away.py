@@ -9,9 +9,11 @@ import pytest
 
 from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
+from ordercast.broker.topics.membership.leaving import Leaving
 from ordercast.broker.topics.ordering import Ordering
 from ordercast.broker.topics.stability import StabilityVotes
-from ordercast.broker.topics.state.member import Coverage, Vote
+from ordercast.broker.topics.state.clients import AttachedClient
+from ordercast.broker.topics.state.member import Coverage, Vote, WaitingMember
 from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.topics import Topics
 from ordercast.core.ids import Origin
@@ -231,6 +233,105 @@ def test_nobody_waits_for_a_follower_that_has_not_come_yet_and_it_misses_nothing
 # Each part of the rule is needed
 
 
+def gone_while_it_comes_back(*, follows: bool = False) -> None:
+    """The root has recorded y at b2, so its edge before that, b1, answers for it no more; y never hears of it."""
+    tree = grown()
+    x, y = tree.member("x", "b0"), tree.member("y", "b1")
+    if follows:
+        y.say(Watch("*"))
+    x.publish("k")
+    tree.run()
+    tree.hang_up("y", gone=True)
+    tree.run()
+    tree.move("y", "b2")
+    tree.freeze("b0", "b2")
+    y.subscribe()
+    tree.run()
+    tree.hang_up("y", gone=True)
+    tree.run()
+    tree.thaw("b0", "b2")
+    x.publish("k", guarantee="total")
+    tree.run()
+    assert x.delivered == ["x1", "x2"]
+    come_back(tree, y, "b2")
+    assert y.delivered == x.delivered
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_nobody_waits_for_a_member_that_goes_again_before_it_is_confirmed(follows: bool) -> None:
+    gone_while_it_comes_back(follows=follows)
+
+
+def gone_with_history_that_the_root_lacks() -> None:
+    """What y delivered at b1 died there. b2 heard of it, from y alone, and then had to begin the topic anew."""
+    tree = grown()
+    x, y = tree.member("x", "b0"), tree.member("y", "b1")
+    tree.freeze("b1", "b0")
+    y.publish("k")
+    tree.run()
+    assert y.delivered == ["y1"]
+    tree.crash("b1")
+    tree.move("y", "b2")
+    tree.freeze("b2", "b0")
+    y.subscribe()
+    tree.run()
+    tree.hang_up("y", gone=True)
+    tree.cut("b2", "b0")
+    tree.thaw("b2", "b0")
+    tree.attach("b2", "b0")
+    x.publish("k", guarantee="total")
+    tree.pass_time(3000)
+    assert x.delivered == []
+    come_back(tree, y, "b2")
+    assert x.delivered == y.delivered == ["y1", "x1"]
+
+
+def test_it_is_confirmed_in_its_absence_only_with_all_that_it_had() -> None:
+    gone_with_history_that_the_root_lacks()
+
+
+def test_a_newcomer_that_is_gone_again_is_no_member_even_if_its_root_never_heard_of_that() -> None:
+    tree = grown()
+    x, y = tree.member("x", "b0"), tree.client("y", "b1")
+    tree.freeze("b1", "b0")
+    y.subscribe()
+    tree.run()
+    tree.hang_up("y", gone=True)
+    tree.cut("b1", "b0")
+    tree.thaw("b1", "b0")
+    tree.attach("b1", "b0")
+    tree.pass_time(3000)
+    assert tree.brokers["b0"].book.live(T) == {"x"}
+    assert not tree.brokers["b1"].has(T)
+    x.publish("k", guarantee="total")
+    tree.run()
+    assert x.delivered == ["x1"]
+
+
+def test_a_broker_that_hears_nothing_of_the_root_asks_only_for_a_while_in_place_of_the_absent() -> None:
+    tree = grown()
+    tree.member("x", "b0")
+    y = tree.client("y", "b1")
+    tree.freeze("b1", "b0")
+    y.subscribe()
+    tree.run()
+    tree.hang_up("y", gone=True)
+    tree.pass_time(PATIENCE_MS - 1000)
+    assert tree.brokers["b1"].has(T)
+    tree.pass_time(3000)
+    assert not tree.brokers["b1"].has(T)
+
+
+class AnswersForMembersOnly(Leaving):
+    def _unheard(self, node: TopicNode, client: AttachedClient, waiting: WaitingMember, *, dead: bool) -> None:
+        node.stop_waiting(client.origin)
+
+
+class TakenAsComplete(Channels):
+    def _ask_again(self, node: TopicNode) -> None:
+        """Nobody who waits is away, it thinks."""
+
+
 class TakenForPresent(Authority):
     """Being answered for is being there."""
 
@@ -284,6 +385,8 @@ def back_elsewhere() -> None:
         ("authority_type", OnlyThosePresent, test_a_new_root_takes_the_word_of_its_edge),
         ("stability_type", StableWithout, back_elsewhere),
         ("channels_type", NotGrounded, back_elsewhere),
+        ("leaving_type", AnswersForMembersOnly, gone_while_it_comes_back),
+        ("channels_type", TakenAsComplete, gone_with_history_that_the_root_lacks),
     ],
 )
 def test_without_the_rule_its_scenario_goes_wrong(

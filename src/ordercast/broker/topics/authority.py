@@ -256,7 +256,8 @@ class Authority(TopicsPart):
     def _may_withdraw(self, packet: MemberGone) -> bool:
         """BRK-M8: not who has been a member before, or is one by a filter (BRK-W2): it is owed what comes meanwhile."""
         topic, member = packet.topic, packet.member
-        return self.began.get((topic, member)) == packet.epoch and member not in self.book.followers(topic)
+        newcomer = self.book.epoch(topic, member) < 0 or self.began.get((topic, member)) == packet.epoch
+        return newcomer and member not in self.book.followers(topic)
 
     def _unfollowed(self, name: Topic, member: Origin) -> None:
         """BRK-W3: nobody waits for it any more in topics of which it was to hear by the filter alone."""

@@ -236,10 +236,14 @@ class Channels(TopicsPart):
 
     def _ask_again(self, node: TopicNode) -> None:
         """The histories of waiting clients went with the log: they are asked for them once more (BRK-M2)."""
+        if is_following(node.topic):
+            return
         for waiting in node.waiting.values():
-            if waiting.connection is not None and not is_following(node.topic):
+            if waiting.connection is not None:
                 waiting.begin_with(node.life)
                 self.wires.send(waiting.connection, TopicState(node.topic, {}, {}, node.life))
+            elif waiting.away:
+                waiting.look_for_it_again()
 
     def forget_unused(self) -> list[Topic]:
         """BRK-S9, at the root: end the topics in which nobody takes part and of which nothing is left to know.

@@ -87,7 +87,7 @@ def link_handlers(parts: TopicsParts) -> dict[type[Packet], Handler]:
         t.AttachRequest: from_child(relaying.request),
         t.AttachGranted: relaying.relay_answer,
         t.AttachDenied: relaying.relay_answer,
-        t.MemberGone: from_child(parts.leaving.relay_gone),
+        t.MemberGone: from_child(parts.members.tell_gone),
         t.RosterUpdate: from_parent(parts.waves.begin),
         t.RosterAck: parts.waves.acknowledged,
         t.RosterSync: lambda sender, packet: parts.learn(packet, sender),

@@ -97,7 +97,7 @@ class TopicsParts(TopicsState):
         )  # fmt: skip
         self.relaying = self.authority.answers = Relaying(self, self.authority, self.members)
         self.leaving = self.news.members = self.leaving_type(
-            self, self.presence, self.orphans, self.channels, self.authority, self.members
+            self, self.presence, self.orphans, self.channels, self.members
         )  # fmt: skip
         self.following = self.members.following = Following(
             self, self.watching, self.channels, self.members, self.leaving, self.tickets

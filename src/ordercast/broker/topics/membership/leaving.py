@@ -6,13 +6,12 @@ Who has only lost its connection stays a member, and this broker answers for it 
 from __future__ import annotations
 
 from ordercast.broker.roster_book import FOR_EVER, touched
-from ordercast.broker.topics.authority import Authority
 from ordercast.broker.topics.channels import Channels
 from ordercast.broker.topics.membership.members import Members
 from ordercast.broker.topics.membership.presence import Presence
 from ordercast.broker.topics.orphans import Orphans
 from ordercast.broker.topics.state.clients import AttachedClient
-from ordercast.broker.topics.state.member import Member
+from ordercast.broker.topics.state.member import Member, WaitingMember
 from ordercast.broker.topics.state.topic import TopicNode
 from ordercast.broker.topics.state.topics_state import TopicsPart, TopicsState
 from ordercast.core.ids import Origin, Topic
@@ -23,17 +22,15 @@ from ordercast.pubsub.topic_packets import AttachDenied, MemberGone
 class Leaving(TopicsPart):
     """Ends memberships at this broker, and tells the root until it is known there."""
 
-    constant = (*TopicsPart.constant, "presence", "orphans", "channels", "authority", "members")
+    constant = (*TopicsPart.constant, "presence", "orphans", "channels", "members")
 
     def __init__(
-        self, state: TopicsState, presence: Presence, orphans: Orphans, channels: Channels, authority: Authority,
-        members: Members,
-    ) -> None:  # fmt: skip
+        self, state: TopicsState, presence: Presence, orphans: Orphans, channels: Channels, members: Members
+    ) -> None:
         super().__init__(state)
         self.presence = presence
         self.orphans = orphans
         self.channels = channels
-        self.authority = authority
         self.members = members
         self.departing: dict[tuple[Topic, Origin], tuple[MemberGone, int]] = {}
         """Ends of memberships that the root has not confirmed, and when to stop telling it."""
@@ -94,10 +91,7 @@ class Leaving(TopicsPart):
             member = node.members.get(client.origin)
             if waiting is not None and waiting.connection == client.connection:
                 last = max(last, waiting.epoch)
-                node.stop_waiting(client.origin)
-                self.state.look_again(node)
-                if not dead:  # Once: the root that it had asked is the only one who knows whether it was a newcomer.
-                    self.relay_gone(MemberGone(topic, client.origin, waiting.epoch, unheard=True))
+                self._unheard(node, client, waiting, dead=dead)
             if member is not None and member.connection == client.connection:
                 last = max(last, member.epoch)
                 self._absent(node, client, member, dead=dead)
@@ -106,6 +100,21 @@ class Leaving(TopicsPart):
             self.presence.forget(client.origin)
         if dead and last:
             self.depart(Topic(""), client.origin, last)
+
+    def _unheard(self, node: TopicNode, client: AttachedClient, waiting: WaitingMember, *, dead: bool) -> None:
+        """BRK-M8: the client went before it heard that it is a member.
+
+        The root says whether it was a newcomer, whose membership ends. For anybody else this broker goes on asking:
+        the root may have recorded it in this attach, and then nobody else can answer for it (BRK-M14).
+        """
+        if waiting.may_be_recorded and not dead and self.answers_for_the_absent():
+            until_ns = self.wires.now_ns + int(self.settings.member_timeout_ms * 1e6)
+            waiting.step_away(receives=waiting.receives or client.follows(node.topic), until_ns=until_ns)
+        else:
+            node.stop_waiting(client.origin)
+        self.state.look_again(node)
+        if not dead:
+            self.members.tell_gone(MemberGone(node.topic, client.origin, waiting.epoch, unheard=True))
 
     def _absent(self, node: TopicNode, client: AttachedClient, member: Member, *, dead: bool) -> None:
         if member.leaving:
@@ -149,13 +158,7 @@ class Leaving(TopicsPart):
         if over or self.wires.now_ns >= until:
             del self.departing[topic, member]
         else:
-            self.relay_gone(packet)
-
-    def relay_gone(self, packet: MemberGone) -> None:
-        if self.tree.is_root:
-            self.authority.member_gone(packet)
-        else:
-            self.state.send_up(packet)
+            self.members.tell_gone(packet)
 
     def ended(self, who: Origin, epoch: int) -> None:
         """A fence or a departure has become known: local members that it is about are members no more."""

@@ -37,7 +37,7 @@ from ordercast.pubsub.closed import ClosedSessions
 from ordercast.pubsub.filters import is_following
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
-from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest
+from ordercast.pubsub.topic_packets import AttachDenied, AttachGranted, AttachRequest, MemberGone
 
 _ASK = ("topics", "ask")
 _ASKED_OFTEN = 3
@@ -166,12 +166,12 @@ class Members(TopicsPart):
 
     def _ask_if_complete(self, node: TopicNode, member: Origin, waiting: WaitingMember) -> None:
         """The root is asked once everything that the client has delivered is here, and thus on its way up before."""
-        if waiting.epoch < self.book.epoch(node.topic, member):
+        if waiting.epoch < self.book.epoch(node.topic, member) or waiting.is_given_up(self.wires.now_ns):
             self.denied(AttachDenied(node.topic, member, waiting.epoch, ()), outdated=True)
             return
         if waiting.resumed and not waiting.complete:
             mine = node.have
-            silent = self.wires.now_ns - waiting.heard_ns >= self.settings.request_ms * 1e6
+            silent = not waiting.away and self.wires.now_ns - waiting.heard_ns >= self.settings.request_ms * 1e6
             waiting.complete = silent or _includes(mine, Received(waiting.have), self.book.closed)
         if waiting.complete and self.wires.now_ns >= waiting.ask_ns:
             self._ask(node, member, waiting)
@@ -180,14 +180,24 @@ class Members(TopicsPart):
     def _ask(self, node: TopicNode, member: Origin, waiting: WaitingMember) -> None:
         request = AttachRequest(node.topic, member, waiting.epoch)
         waiting.asked += 1
+        waiting.may_be_recorded = True
         pauses = 1 << min(max(0, waiting.asked - _ASKED_OFTEN), _LONGEST_PAUSE)
         waiting.ask_ns = self.wires.now_ns + pauses * int(self.settings.retry_ms * 1e6)
+        if waiting.away:  # It may be a newcomer, and the root may not have heard that it is gone.
+            self.tell_gone(MemberGone(node.topic, member, waiting.epoch, unheard=True))
         if not self.confirmation_needed():
             self.granted(AttachGranted(node.topic, self.tree.term, member, waiting.epoch, (), new=False))
         elif self.tree.is_root:
             self.authority.request(request)
         else:
             self.state.send_up(AttachRequest(node.topic, member, waiting.epoch, (self.tree.node,)))
+
+    def tell_gone(self, packet: MemberGone) -> None:
+        """BRK-M8: passed on from broker to broker, to the root."""
+        if self.tree.is_root:
+            self.authority.member_gone(packet)
+        else:
+            self.state.send_up(packet)
 
     def confirmation_needed(self) -> bool:
         """F-TOT-8: only the root knows which totals the member may have been counted for elsewhere."""
@@ -276,7 +286,7 @@ class Members(TopicsPart):
         if waiting.connection is not None:
             if not outdated:
                 self.wires.send(waiting.connection, Denied(packet.topic, self.book.why_over(packet.member)))
-        else:
+        elif not waiting.away:
             self.orphans.denied(packet.topic)
         self.state.look_again(node)
         self.channels.denied(node)

@@ -62,13 +62,36 @@ class WaitingMember(State):
         """Its whole history is here: only then is the root asked to confirm it."""
         self.asked = 0
         """How often the root was asked in vain, on the present way to it."""
+        self.may_be_recorded = False
+        """The root has been asked, on this way to it or another."""
         self.ask_ns = 0
         """When it is asked again."""
+        self.away = False
+        """BRK-M14: its connection has ended since the root was asked, and this broker will answer for it."""
+        self.until_ns = 0
+        """How long it is asked for in its absence."""
 
     def answered(self, have: Summary, base: Vector, now_ns: int) -> None:
         """BRK-M2: a piece of its history has come."""
         self.have, self.base, self.heard_ns = have, base, now_ns
         self.resumed = True
+
+    def step_away(self, *, receives: bool, until_ns: int) -> None:
+        """BRK-M14: the client is gone, and the root may have recorded it with what it was asked for.
+
+        What it had is known since then, although its history may have gone with the log: complete is who has it all.
+        """
+        self.connection = None
+        self.away = self.resumed = True
+        self.receives, self.until_ns = receives, until_ns
+
+    def is_given_up(self, now_ns: int) -> bool:
+        """BRK-M8: whether the root would have been rid of it by now."""
+        return self.away and now_ns >= self.until_ns
+
+    def look_for_it_again(self) -> None:
+        """BRK-S7: the log has begun anew. Who is away cannot be asked: what it had has to come with the new one."""
+        self.complete = False
 
     def begin_with(self, life: int) -> None:
         """BRK-M2: its history is asked for once more, for the log of that life."""
@@ -77,7 +100,7 @@ class WaitingMember(State):
 
 
 class Roll(Value):
-    """BRK-M7: members that are here or below, or wait to be confirmed there; and those that a broker answers for."""
+    """BRK-M7: members that are here or below, and those that a broker answers for; confirmed, or waiting to be."""
 
     __slots__ = ("away", "here")
 

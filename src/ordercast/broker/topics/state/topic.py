@@ -102,6 +102,8 @@ class TopicNode(State):
         member = self.members[origin] = Member(waiting.connection, epoch, receives=waiting.receives)
         if before is not None and before.connection == member.connection:
             member.go_on_from(before)
+        if waiting.away:
+            member.step_away(receives=waiting.receives)
         self.members_changed()
         return member
 
@@ -135,9 +137,13 @@ class TopicNode(State):
 
     def roll(self) -> Roll:
         """BRK-M7: confirmed and waiting members here, and the ones that children have reported."""
-        here = {(origin, member.epoch) for origin, member in self.members.items() if not member.away}
-        here.update((origin, waiting.epoch) for origin, waiting in self.waiting.items() if waiting.complete)
-        away = {(origin, member.epoch) for origin, member in self.members.items() if member.away}
+        here: set[tuple[Origin, int]] = set()
+        away: set[tuple[Origin, int]] = set()
+        for origin, member in self.members.items():
+            (away if member.away else here).add((origin, member.epoch))
+        for origin, waiting in self.waiting.items():
+            if waiting.complete:
+                (away if waiting.away else here).add((origin, waiting.epoch))
         below = self.member_reports.values()
         return Roll(
             frozenset(here).union(*(roll.here for roll in below)),
