@@ -13,6 +13,7 @@ from ordercast.pubsub.client_packets import (
     Granted,
     Left,
     Live,
+    Resume,
     Subscribe,
     Unsubscribe,
 )
@@ -317,6 +318,24 @@ def test_a_leave_waits_until_what_the_client_published_is_admitted() -> None:
 
     assert x.of(Left)
     assert y.delivered == ["y1", "x1"]
+
+
+def test_whoever_asks_again_while_it_leaves_and_then_goes_does_not_stop_its_broker() -> None:
+    """No honest client does that. Nobody is at the other end when the root confirms it."""
+    tree = Tree({"b1": "b0"})
+    x = tree.member("x", "b1")
+    assert x.connection is not None
+    broker, (_, connection) = tree.brokers["b1"], tree.ends["x", x.connection]
+    tree.freeze("b1", "b0")
+    broker.receive(connection, Unsubscribe(T))
+    broker.receive(connection, Resume(T, x.attach_no, {}, {}, (), receives=True, life=broker.nodes[T].life))
+    broker.turn_end()
+    assert "x" not in broker.nodes[T].members
+    tree.hang_up("x", gone=False)
+    tree.queues.pop(("b1", "x"))
+    tree.thaw("b1", "b0")
+    tree.pass_time(1000)
+    assert [member.connection for member in broker.nodes[T].members.values()] == [None]
 
 
 def test_a_removal_is_not_undone_by_a_broker_that_missed_it() -> None:

@@ -58,7 +58,8 @@ class Leaving(TopicsPart):
             member = node.members[origin]
             if member.leaving and origin not in node.hold:
                 self._remove(node, origin)
-                self.presence.went(origin, node.topic)
+                if origin not in node.waiting:  # Whoever asks again while it leaves takes part all the same.
+                    self.presence.went(origin, node.topic)
                 self.depart(node.topic, origin, member.epoch)
                 if member.connection is not None:
                     self.wires.send(member.connection, Left(node.topic))
