@@ -34,13 +34,14 @@ def test_totals_do_not_wait_for_a_dead_session_whose_client_is_back() -> None:
     run_async(main)
 
 
-def test_of_two_live_clients_with_one_name_the_older_is_told_why_it_was_cut_off() -> None:
+@pytest.mark.parametrize("edge", ["b0", "b1"])
+def test_of_two_live_clients_with_one_name_the_older_is_told_why_it_was_cut_off(edge: str) -> None:
     async def main() -> None:
         async with cluster(2, settings=PATIENT) as brokers:
             older = await ordercast.connect(brokers.address_of("b0"), "bob")
             inbox = await older.subscribe("t")
             await asyncio.sleep(0.002)  # Of two that begin in one millisecond either may count as the later one.
-            async with brokers.connect("bob", broker="b1") as newer:
+            async with brokers.connect("bob", broker=edge) as newer:
                 await newer.subscribe("t")
                 told = r"bob~\S*: a newer session of its name has taken its place;"
                 with pytest.raises(ordercast.SessionLost, match=told):

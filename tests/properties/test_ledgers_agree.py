@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from ordercast.api.ledger import SqliteLedger
 from ordercast.broker.memory_ledger import MemoryBrokerLedger
 from ordercast.client.memory_ledger import MemoryClientLedger
+from ordercast.client.ports import MissedFilters
 from ordercast.core.ids import NodeId, Origin, Topic
 from ordercast.core.messages import Guarantee
 from ordercast.net.brokers import ledger as broker_ledger
@@ -72,6 +73,8 @@ CLIENT_CALLS = st.one_of(
     _call("member", TOPICS, st.sampled_from([None, True, False]), granted=st.booleans()),
     _call("watched", st.lists(st.sampled_from(["t.*", ">"]), unique=True).map(tuple)),
     _call("followed", st.lists(st.sampled_from(["t.*", ">"]), unique=True).map(tuple)),
+    _call("granted"),
+    _call("missed", st.builds(MissedFilters, st.sampled_from([(), ("t.*",)]), st.integers(0, 9), st.booleans())),
     _call("safe", TOPICS, NUMBERS, st.lists(NUMBERS, max_size=2).map(tuple)),
     _call("published", TOPICS, _entries(st.just(ME)).map(lambda entries: tuple(sorted(entries)))),
     _call("refused", TOPICS, NUMBERS),

@@ -55,6 +55,9 @@ class HandApp:
     def replaying(self, topic: Topic) -> None:
         self.heard.append(("replaying", topic))
 
+    def missed(self, topic: Topic) -> None:
+        self.heard.append(("missed", topic))
+
     def no_history(self, topic: Topic, code: str, cut: Vector) -> None:
         self.heard.append(("no_history", topic, code, cut))
 

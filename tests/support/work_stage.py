@@ -31,8 +31,6 @@ FILTER, FILTER_TOPICS = "q.*", ("q.a", "q.b")
 SETTINGS = WorkSettings(window=4, silent_ms=2000, max_attempts=50)
 _LOOK = ns(500)
 _SAMPLE = ns(5)
-_OUTRUN = "a newer session of it is attached"
-"""What a leader is told that attaches after its successor."""
 _ORDERED = (Guarantee.FIFO, Guarantee.CAUSAL, Guarantee.TOTAL)
 _CAUSAL = (Guarantee.CAUSAL, Guarantee.TOTAL)
 
@@ -305,11 +303,7 @@ class WorkStage:
         buried = [unit for unit in self.published if self._is_buried(unit)]
         story = WorkStory(self.owed(), buried, self.history, self._given_up, self._precedes, self._unkept)
         found = story.problems() + self.watch.problems
-        found += [
-            f"blamed: {one} blames {other}: {why}"
-            for one, other, why in self.world.processes.peer_errors
-            if not why.startswith(_OUTRUN)
-        ]
+        found += [f"blamed: {one} blames {other}: {why}" for one, other, why in self.world.processes.peer_errors]
         for worker in (*self.former, *self.workers.values()):
             found += [f"{worker.name}: {error}" for error in worker.loop.errors]
         return found

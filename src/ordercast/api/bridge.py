@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ordercast.api.cuts import PendingCut
-from ordercast.api.errors import ConnectError, PublishRefused, SessionLost
+from ordercast.api.errors import ConnectError, HistoryLost, PublishRefused, SessionLost
 from ordercast.api.history import PendingRead, failure
 from ordercast.api.subscriptions import Subscriptions
 from ordercast.api.waiting import AckWaiting
@@ -136,6 +136,12 @@ class Bridge:
         self.subscriptions.refused(topic, error)
         self._tell("no_history", str(error))
 
+    def missed(self, topic: Topic) -> None:
+        away = "is not kept: what was published while this client was away for too long may be missing"
+        error = HistoryLost(topic, away, None)
+        self.subscriptions.missed(topic, error)
+        self._tell("no_history", str(error))
+
     def history(self, read: int, entries: Sequence[Publication]) -> None:
         self.reads[read].batches.append(entries)
         self.reads[read].stir()
@@ -155,6 +161,7 @@ class Bridge:
 
     def watching(self, pattern: str, topics: tuple[Topic, ...]) -> None:
         self.subscriptions.watching(pattern, topics)
+        self._stir()
 
     def kept_found(self, pattern: str, topics: tuple[Topic, ...], why_not: str) -> None:
         if self.looks is not None:

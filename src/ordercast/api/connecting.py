@@ -39,6 +39,8 @@ _EPOCH_MS = 1_767_225_600_000
 _ID_BYTES = 5
 _CHANCE_BITS = 20
 """Of the number of a session: what tells apart two clients of one name that begin in the same millisecond."""
+_SKEW_MS = 60_000
+"""How far the clocks of clients and brokers may be apart."""
 _ANSWER_S = 2.0
 """How long a client that comes back waits for the word whether its session is still good."""
 _LONGEST_ID = 128
@@ -233,7 +235,8 @@ def _identity(
     client = str(known or options.client_id or _made_up(options))
     fresh = known is None or bool(ledger.fact("lost"))
     if fresh:
-        ledger.begin_session(client, now, told=not renewed)
+        last = int(ledger.fact("session") or 0)
+        ledger.begin_session(client, now, told=not renewed, since_ms=(last >> _CHANCE_BITS) + _EPOCH_MS - _SKEW_MS)
     return client, int(ledger.fact("session") or 0), ledger.saved(), not fresh
 
 
@@ -261,13 +264,19 @@ async def _until_connected(bridge: Bridge, options: ConnectOptions) -> None:
 
 
 async def _given_up(bridge: Bridge, machine: ClientMachine) -> bool:
-    """Whether the brokers have given up the session that this client comes back with: the first topic tells."""
+    """Whether the brokers have given up the session that the client comes back with: a first topic or filter tells."""
     asked = [topic for topic, membership in machine.topics.items() if membership.wants is not None]
+    if not asked and not machine.interests.watched:
+        return False
+
+    def is_told() -> bool:
+        if asked:
+            return any(machine.topics[topic].phase == LIVE for topic in asked)
+        return bool(machine.interests.confirmed())
+
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_S):
-            while bridge.lost is None and not any(machine.topics[topic].phase == LIVE for topic in asked):
-                if not asked:
-                    return False
+            while bridge.lost is None and not is_told():
                 await bridge.change()
     return bridge.lost is not None
 

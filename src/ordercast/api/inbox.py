@@ -34,6 +34,15 @@ class Batch:
         self.readers = readers
 
 
+class ToldOnce:
+    """An error between two deliveries: the reader is told once, and then reads on."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
 class Inbox:
     """The deliveries of one subscription, in order: `async for message in inbox`.
 
@@ -47,7 +56,7 @@ class Inbox:
         self._done = done
         self._view = view
         """What the application is handed of what is delivered; None: everything, as it is."""
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[Batch | ToldOnce] = deque()
         self._current: Batch | None = None
         self._in_hand: list[Batch] = []
         self._page: Sequence[Publication] = ()
@@ -105,11 +114,24 @@ class Inbox:
                 if self._end is not None:
                     raise self._end
                 await self._arrival()
-            new = list(self._batches)
-            self._batches.clear()
+            new = self._up_to_an_error()
             self._in_hand += new
             messages = [message for batch in new for message in self._shown(batch)]
         return messages
+
+    def _up_to_an_error(self) -> list[Batch]:
+        """All that is here before the next error; or that one is raised."""
+        new: list[Batch] = []
+        while self._batches:
+            following = self._batches[0]
+            if isinstance(following, ToldOnce):
+                if not new:
+                    self._batches.popleft()
+                    raise following.error
+                break
+            new.append(following)
+            self._batches.popleft()
+        return new
 
     def taken(self) -> None:
         """Everything that was handed out is safe with the application."""
@@ -130,7 +152,7 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """Messages that are here and not read yet."""
-        here = sum(len(batch.shown) for batch in self._batches)
+        here = sum(len(batch.shown) for batch in self._batches if isinstance(batch, Batch))
         return here + self._left_of_batch()
 
     def _left_of_batch(self) -> int:
@@ -145,7 +167,10 @@ class Inbox:
             finished, self._current = self._current, None
             self._done(finished)
         while self._batches:
-            self._current = self._batches.popleft()
+            following = self._batches.popleft()
+            if isinstance(following, ToldOnce):
+                raise following.error
+            self._current = following
             self._page = self._shown(self._current)
             self._entries = iter(self._page)
             if self._page:
@@ -172,6 +197,11 @@ class Inbox:
         self._batches.append(batch)
         self._wake()
 
+    def tell(self, error: Exception) -> None:
+        """Something is missing between what is here and what comes: reading raises the error there, and goes on."""
+        self._batches.append(ToldOnce(error))
+        self._wake()
+
     def end(self, error: Exception | None = None) -> None:
         """No more will come: reading stops, or raises the error, after what is here."""
         if self._end is None:
@@ -188,6 +218,7 @@ class Inbox:
         """Nobody reads any more: everything here counts as taken."""
         self.end()
         self._entries = iter(())
+        self._batches = deque(batch for batch in self._batches if isinstance(batch, Batch))
         while self._turn_page():
             self._entries = iter(())
 

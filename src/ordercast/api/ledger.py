@@ -14,13 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ordercast.api.messages import Dedup
-from ordercast.client.ports import NO_SEALS, SavedClient, SavedReplay, SavedTopic
+from ordercast.client.ports import NO_SEALS, MissedFilters, SavedClient, SavedReplay, SavedTopic
 from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId, Origin, Topic, origin_of, ticketed
 from ordercast.core.wire import NOT_DECODABLE
 from ordercast.net.log.files import PRIVATE_FILE, make_private
 from ordercast.pubsub.closed import Closed, ClosedSessions
 from ordercast.pubsub.cuts import intervals, plain
+from ordercast.pubsub.filters import allows
 from ordercast.pubsub.publications import Publication
 from ordercast.pubsub.received import Received, Vector
 from ordercast.pubsub.seals import cut
@@ -58,6 +59,7 @@ _decode_vector = msgspec.msgpack.Decoder(dict[Origin, int]).decode
 _NOTHING = _encode({})
 _decode_closed = msgspec.msgpack.Decoder(dict[str, tuple[int, ...]]).decode
 _decode_replay = msgspec.msgpack.Decoder(SavedReplay).decode
+_decode_missed = msgspec.msgpack.Decoder(MissedFilters).decode
 _decode_seals = msgspec.msgpack.Decoder(dict[Origin, bytes]).decode
 
 
@@ -145,16 +147,22 @@ class SqliteLedger:
         self._begin()
         self._write_one("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    def begin_session(self, client: str, session: int, *, told: bool = True) -> None:
-        """A first session, or a new one after the broker tree gave the last one up.
+    def begin_session(self, client: str, session: int, *, told: bool = True, since_ms: int = 0) -> None:
+        """A first session, or a new one after the broker tree gave the last one up, which had begun at that time.
 
         What had been delivered stays delivered. What the last session had published is its own. `told`: the application
         knows that it may have missed something; otherwise it is told where a topic is not kept.
         """
+        patterns = self._patterns("watched")
+        if patterns:
+            earlier = self._missed()
+            since = min(since_ms, earlier.since_ms) if earlier.patterns else since_ms
+            self.missed(MissedFilters(patterns, since, tells=not told))
         self.set_fact("client", client)
         self.set_fact("session", session)
         self.set_fact("attach_no", 0)
         self.set_fact("lost", 0)
+        self.set_fact("granted", 0)
         self.followed(())
         self._plain = origin_of(NodeId(client), session)
         self.ticket("", b"")
@@ -162,20 +170,39 @@ class SqliteLedger:
         for topic, kept in self._topics.items():
             kept.granted = False
             kept.counter = 0
-            if kept.receives:
-                self._go_on_from_the_past(topic, kept, told=told)
             taken = len(kept.history) - kept.untaken
-            self._drop(kept, kept.history[:taken], kept.history[taken:])
+            untaken = kept.history[taken:]
+            if kept.receives:
+                past = self._go_on_from_the_past(topic, kept, told=told, by_filter=allows(patterns, topic))
+                untaken = untaken[: past.before]
+            kept.untaken = len(untaken)
+            self._drop(kept, [one for one in kept.history if one not in untaken], untaken)
             self._dirty.add(topic)
         self.flush()
 
-    def _go_on_from_the_past(self, topic: Topic, kept: _CachedTopic, *, told: bool) -> None:
+    def _go_on_from_the_past(self, topic: Topic, kept: _CachedTopic, *, told: bool, by_filter: bool) -> SavedReplay:
         """ARC-S6: what passed since the last session was heard of is read where the topic is kept."""
         row = self._db.execute("SELECT body FROM replays WHERE topic = ?", (topic,)).fetchone()
-        reached = kept.have.vector() if row is None else _decode_replay(row[0]).progress
-        if row is None:  # It was a member when it heard that they are closed: it had everything of them.
-            reached |= intervals(self._closed.summary())
-        self.replay(topic, SavedReplay(reached, optional=told))
+        if row is None:
+            # It was a member when it heard that they are closed: it had everything of them.
+            reached = kept.have.vector() | intervals(self._closed.summary())
+            had = {origin: extras for origin, (_, extras) in kept.have.summary().items() if extras}
+            past = SavedReplay(reached, before=kept.untaken, had=had)
+        else:
+            last = _decode_replay(row[0])
+            before = kept.untaken if last.until is None else last.before
+            past = SavedReplay(last.progress, untouched=last.untouched, before=before, had=last.had)
+            if last.until is not None:
+                self._forget_what_waited(kept, last)
+        past = replace(past, optional=told or by_filter, tells=by_filter and not told)
+        self.replay(topic, past)
+        return past
+
+    def _forget_what_waited(self, kept: _CachedTopic, last: SavedReplay) -> None:
+        """What came live behind the past was not handed over: it is read with the past, or comes again."""
+        kept.have = Received({origin: (0, extras) for origin, extras in last.had.items()})
+        kept.have.raise_to(plain(last.progress))
+        kept.have.raise_to(kept.base)
 
     def saved(self) -> SavedClient:
         """The state that the next life goes on from."""
@@ -200,13 +227,18 @@ class SqliteLedger:
             topics[Topic(topic)].replay = _decode_replay(body)
         for topic, body in self._db.execute("SELECT topic, body FROM safe"):
             topics[Topic(topic)].safe = _decode_safe(body)
-        watched, followed = (
-            tuple(filter(None, str(self.fact(name) or "").split(" "))) for name in ("watched", "followed")
-        )
         return SavedClient(
-            int(self.fact("attach_no") or 0), topics, watched, followed, str(self.fact("ticket") or ""),
-            self._bytes("ticket_seal"), self._closed.summary(),
+            int(self.fact("attach_no") or 0), topics, self._patterns("watched"), self._patterns("followed"),
+            str(self.fact("ticket") or ""), self._bytes("ticket_seal"), self._closed.summary(),
+            bool(self.fact("granted")), self._missed(),
         )  # fmt: skip
+
+    def _patterns(self, name: str) -> tuple[str, ...]:
+        return tuple(filter(None, str(self.fact(name) or "").split(" ")))
+
+    def _missed(self) -> MissedFilters:
+        body = self._bytes("missed")
+        return _decode_missed(body) if body else MissedFilters()
 
     # What the machine writes down
 
@@ -254,6 +286,12 @@ class SqliteLedger:
 
     def followed(self, patterns: tuple[str, ...]) -> None:
         self.set_fact("followed", " ".join(patterns))
+
+    def granted(self) -> None:
+        self.set_fact("granted", 1)
+
+    def missed(self, filters: MissedFilters) -> None:
+        self.set_fact("missed", _encode(filters))
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         kept = self._of(topic)

@@ -29,6 +29,8 @@ class Subscriptions:
         self.expected_filters: set[str] = set()
         self._unheard: dict[Topic, HistoryLost] = {}
         """Subscriptions of an earlier life whose past is gone, which the application has not been told yet."""
+        self._missed: dict[Topic, HistoryLost] = {}
+        """Topics of which something is gone, and that no inbox reads yet."""
         self.inboxes: list[Inbox] = []
         self.live: set[Topic] = set()
         self.found: dict[str, set[Topic]] = {}
@@ -47,6 +49,8 @@ class Subscriptions:
         for topic in sorted(topic for topic in self.expected if inbox.takes(topic)):
             for entries in self.expected.pop(topic):
                 self._put(entries, (inbox,))
+        for topic in sorted(topic for topic in self._missed if inbox.takes(topic)):
+            inbox.tell(self._missed.pop(topic))
         return inbox
 
     def close(self, inbox: Inbox) -> None:
@@ -134,6 +138,14 @@ class Subscriptions:
         for inbox in self.inboxes:
             if inbox.pattern == topic or (isinstance(error, HistoryLost) and inbox.takes(topic)):
                 inbox.end(error)
+
+    def missed(self, topic: Topic, error: HistoryLost) -> None:
+        """A part of the topic is gone, of which the readers are told once; what comes from now on follows."""
+        readers = [inbox for inbox in self.inboxes if inbox.takes(topic)]
+        for inbox in readers:
+            inbox.tell(error)
+        if not readers:
+            self._missed[topic] = error
 
     def left(self, topic: Topic) -> None:
         self.live.discard(topic)

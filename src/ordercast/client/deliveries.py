@@ -82,9 +82,12 @@ class Deliveries(State):
             self.ledger.consumed(topic, count)
             self.stability.report_soon(membership)
 
-    def release(self, membership: Membership) -> None:
-        """ARC-S4: the past is delivered; what came live meanwhile follows."""
-        for batch in tuple(membership.untaken):
+    def release(self, membership: Membership, former: int) -> None:
+        """ARC-S4: the past is delivered; what came live meanwhile follows.
+
+        The first deliveries that are not taken are of a former session, and were handed over before the past.
+        """
+        for batch in membership.untaken_behind(former):
             self.app.deliver(batch)
             if self.settings.consumes_at_once:
                 self.consumed(membership.topic, len(batch))
@@ -92,9 +95,10 @@ class Deliveries(State):
     def hand_over_again(self) -> None:
         """Hand over again what the application of an earlier life was handed and had not taken."""
         for membership in self.session.memberships():
-            if not self.replays.holds(membership.topic) or self.replays.waits_to_join(membership.topic):
-                for batch in tuple(membership.untaken):
-                    self.app.deliver(batch)
+            former = self.replays.former(membership.topic)
+            batches = membership.untaken_behind(0) if former is None else [membership.first_untaken(former)]
+            for batch in filter(None, batches):
+                self.app.deliver(batch)
 
     def sealed(self, packet: Sealed) -> None:
         membership = self.topics.get(packet.topic)

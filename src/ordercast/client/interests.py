@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from ordercast.client.history import PastStart, Start
 from ordercast.client.joining import INFO_FILTER, TopicJoining
+from ordercast.client.ports import MissedFilters
 from ordercast.client.replay import Replays
 from ordercast.client.session import Session
 from ordercast.core.ids import Topic
@@ -22,7 +25,7 @@ class Interests(State):
 
     def __init__(
         self, session: Session, joining: TopicJoining, replays: Replays, watched: tuple[str, ...],
-        followed: tuple[str, ...],
+        followed: tuple[str, ...], missed: MissedFilters,
     ) -> None:  # fmt: skip
         self.session = session
         self.topics = session.topics
@@ -38,6 +41,8 @@ class Interests(State):
         """
         self.pasts: dict[str, PastStart] = {}
         """Filters whose topics begin in the past."""
+        self.missed = missed
+        """Filters of the session before: what began since is read from its beginning, once they are confirmed."""
         self.unconfirmed: set[str] = set()
         """Filters that the present edge has not answered for."""
         self.finding: dict[str, tuple[Topic, ...]] = {}
@@ -83,7 +88,7 @@ class Interests(State):
     def _ask_for(self, pattern: str) -> None:
         if self.edge.attached:
             self.unconfirmed.add(pattern)
-            self.session.send(Watch(pattern, past=pattern in self.pasts))
+            self.session.send(Watch(pattern, past=pattern in self.pasts or pattern in self.missed.patterns))
             self.edge.expect_grants()
 
     def unwatch(self, pattern: str) -> None:
@@ -95,6 +100,7 @@ class Interests(State):
         """The filter is looked for no more: nobody wants it, or the tree denies it."""
         self.watched.remove(pattern)
         self.pasts.pop(pattern, None)
+        self._missed_no_more(pattern)
         self.ledger.watched(tuple(sorted(self.watched)))
         self._counts_no_more(pattern)
         self._answered(pattern)
@@ -110,11 +116,15 @@ class Interests(State):
             return
         self.session.note_membership()
         for topic in packet.topics:
-            self._subscribe_for(packet.pattern, topic)
+            if packet.pattern in self.missed.patterns:
+                self._go_on_in(topic)
+            else:
+                self._subscribe_for(packet.pattern, topic)
         found = self.finding.pop(packet.pattern, ()) + packet.topics
         if packet.more:
             self.finding[packet.pattern] = found
         else:
+            self._missed_no_more(packet.pattern)
             if packet.pattern in self.unconfirmed:
                 self._confirmed(packet)
             self._answered(packet.pattern)
@@ -152,6 +162,18 @@ class Interests(State):
         else:
             self.subscribe_from(topic, past.of(topic), latest_only=past.latest_only, optional=True)
 
+    def _go_on_in(self, topic: Topic) -> None:
+        """ARC-S8: the session before knew all topics of its filter, so that this one began since, or began anew."""
+        if not self._receives(topic):
+            start = Start("time", {}, self.missed.since_ms)
+            self.replays.begin_behind(topic, start, tells=self.missed.tells)
+
+    def _missed_no_more(self, pattern: str) -> None:
+        if pattern in self.missed.patterns:
+            rest = tuple(one for one in self.missed.patterns if one != pattern)
+            self.missed = replace(self.missed, patterns=rest)
+            self.ledger.missed(self.missed)
+
     def receive_what_is_published(self, topic: Topic) -> bool:
         """Whether a filter takes in a topic that is published on first, which then must receive what others say.
 
@@ -167,6 +189,10 @@ class Interests(State):
         if topic in self.topics or topic in self.replays.topics:
             return ""
         return next((pattern for pattern in sorted(self.followed) if matches(pattern, topic)), "")
+
+    def confirmed(self) -> set[str]:
+        """Filters that the present edge has answered for."""
+        return self.watched - self.waiting()
 
     def waiting(self) -> set[str]:
         """Filters that no edge answers for at present."""

@@ -71,7 +71,7 @@ class ClientMachine(ProcessMachine):
         self.looks = Looks(self.session)
         self.deliveries = Deliveries(self.session, self.stability, self.joining)
         self.replays = self.joining.past = self.deliveries.replays = self.make_replays()
-        self.interests = Interests(self.session, self.joining, self.replays, kept.watched, kept.followed)
+        self.interests = Interests(self.session, self.joining, self.replays, kept.watched, kept.followed, kept.missed)
         self.answers = Answers(self.session, self.stability, self.joining)
         self._unfinished = {topic: saved.replay for topic, saved in kept.topics.items() if saved.replay is not None}
         self.ended = False
@@ -346,7 +346,7 @@ class ClientMachine(ProcessMachine):
 
     def _denied(self, packet: wire.Denied) -> None:
         """BRK-C9 if the session is over; else only this topic, or filter."""
-        if packet.reason in wire.SESSION_OVER and self.session.ticket and not self.session.granted:
+        if packet.reason == wire.FENCED and self.session.ticket and not self.session.granted:
             self.session.take_ticket("", b"")  # BRK-F2: it was never anybody, so it has lost nothing.
             self.edge.begin_anew("its ticket is not valid any more")
         elif packet.reason in wire.SESSION_OVER:

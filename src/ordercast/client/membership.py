@@ -254,6 +254,18 @@ class Membership(State):
         """Everything delivered and not stable, in the order of delivery."""
         return self.history + list(self._untaken_entries())
 
+    def untaken_behind(self, count: int) -> list[Sequence[Publication]]:
+        """What the application has not taken, without the first so many deliveries of it."""
+        skip, behind = count + self.taken_of_first, []
+        for batch in self.untaken:
+            if skip < len(batch):
+                behind.append(batch[skip:] if skip else batch)
+            skip = max(0, skip - len(batch))
+        return behind
+
+    def first_untaken(self, count: int) -> list[Publication]:
+        return list(islice(self._untaken_entries(), count))
+
     def untaken_count(self) -> int:
         return sum(map(len, self.untaken)) - self.taken_of_first
 

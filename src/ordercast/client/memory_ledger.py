@@ -7,7 +7,7 @@ from itertools import repeat
 
 from msgspec.structs import replace
 
-from ordercast.client.ports import NO_SEALS, SavedClient, SavedReplay, SavedTopic
+from ordercast.client.ports import NO_SEALS, MissedFilters, SavedClient, SavedReplay, SavedTopic
 from ordercast.core.ids import Origin, Topic, ticketed
 from ordercast.pubsub.closed import Closed, ClosedSessions
 from ordercast.pubsub.cuts import plain
@@ -57,6 +57,8 @@ class MemoryClientLedger:
         self._attach_no = 0
         self._watched: tuple[str, ...] = ()
         self._followed: tuple[str, ...] = ()
+        self._granted = False
+        self._missed = MissedFilters()
         self._topics: dict[Topic, _Topic] = {}
         self._plain = origin
         self._ticket, self._ticket_seal = "", b""
@@ -69,7 +71,7 @@ class MemoryClientLedger:
         topics = {topic: self._topics[topic].saved(self.origin) for topic in sorted(self._topics)}
         return SavedClient(
             self._attach_no, topics, self._watched, self._followed, self._ticket, self._ticket_seal,
-            self._closed.summary(),
+            self._closed.summary(), self._granted, self._missed,
         )  # fmt: skip
 
     def attach(self, attach_no: int) -> None:
@@ -99,6 +101,12 @@ class MemoryClientLedger:
 
     def followed(self, patterns: tuple[str, ...]) -> None:
         self._followed = patterns
+
+    def granted(self) -> None:
+        self._granted = True
+
+    def missed(self, filters: MissedFilters) -> None:
+        self._missed = filters
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         kept = self._of(topic)

@@ -43,6 +43,9 @@ class ClientApp(Protocol):
     def no_history(self, topic: Topic, code: str, cut: Vector) -> None:
         """ARC-S5: the subscription is over, because its past is `unkept`, `denied`, `cleaned` or `lost`."""
 
+    def missed(self, topic: Topic) -> None:
+        """ARC-S8: the subscription goes on, but what came while this client had no session is gone: it is not kept."""
+
     def history(self, read: int, entries: Sequence[Publication]) -> None:
         """The next publications of a read that the application began."""
 
@@ -94,6 +97,22 @@ class SavedReplay(msgspec.Struct, frozen=True, array_like=True):
     """It goes on without the past where the topic is not kept."""
     untouched: tuple[str, int] | None = None
     """Nothing of it was handed over yet, and it began so: kind and amount of a start that is no position."""
+    tells: bool = False
+    """The application is told where it goes on without the past."""
+    before: int = 0
+    """Deliveries of a former session that the application has not taken: the first ones in the history."""
+    had: dict[Origin, tuple[int, ...]] = {}
+    """What a former session had delivered beyond `progress`."""
+
+
+class MissedFilters(msgspec.Struct, frozen=True, array_like=True):
+    """Filters of a session that was given up: topics of them may have begun since, and nobody told of them (ARC-S8)."""
+
+    patterns: tuple[str, ...] = ()
+    since_ms: int = 0
+    """The time of the epoch at which that session began: what it did not know began later."""
+    tells: bool = False
+    """The application is told where such a topic is not kept."""
 
 
 class SavedTopic(msgspec.Struct):
@@ -131,6 +150,9 @@ class SavedClient(msgspec.Struct):
     ticket_seal: bytes = b""
     closed: Closed = {}
     """BRK-F8: sessions of which nothing is remembered one by one."""
+    granted: bool = False
+    """A broker has confirmed a membership of this session, of a topic or of a filter."""
+    missed: MissedFilters = MissedFilters()
 
 
 class ClientLedger(Protocol):
@@ -158,6 +180,12 @@ class ClientLedger(Protocol):
 
     def followed(self, patterns: tuple[str, ...]) -> None:
         """Write which of them are confirmed."""
+
+    def granted(self) -> None:
+        """A broker has confirmed a membership of this session: it would lose something by ending (BRK-F2)."""
+
+    def missed(self, filters: MissedFilters) -> None:
+        """Write of which filters it is still to be asked what has begun since the last session."""
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         """In the outbox from now on."""
@@ -203,6 +231,12 @@ class NoClientLedger:
         pass
 
     def followed(self, patterns: tuple[str, ...]) -> None:
+        pass
+
+    def granted(self) -> None:
+        pass
+
+    def missed(self, filters: MissedFilters) -> None:
         pass
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:

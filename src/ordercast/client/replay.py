@@ -17,7 +17,7 @@ from ordercast.client.membership import Membership
 from ordercast.client.ports import SavedReplay
 from ordercast.client.session import Session
 from ordercast.client.settings import ns
-from ordercast.core.ids import Topic
+from ordercast.core.ids import Origin, Topic
 from ordercast.core.state import State
 from ordercast.pubsub.closed import Closed
 from ordercast.pubsub.cuts import closed_in, common, folded, grow, plain, within
@@ -34,15 +34,19 @@ _MOST_ROUNDS = 8
 class SubscriptionReplay(State):
     """One subscription that begins in the past."""
 
-    constant: ClassVar[tuple[str, ...]] = ("topic", "latest_only", "optional")
+    constant: ClassVar[tuple[str, ...]] = ("topic", "latest_only", "optional", "tells")
 
-    def __init__(self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False) -> None:
+    def __init__(
+        self, topic: Topic, start: Start, *, latest_only: bool = False, optional: bool = False, tells: bool = False
+    ) -> None:
         self.topic = topic
         self.start = start
         self.latest_only = latest_only
         """Of each key only the last publication of the history is delivered."""
         self.optional = optional
         """Where the topic is not kept it goes on without the past."""
+        self.tells = tells
+        """And the application is told so."""
         self.phase = READING
         self.progress: Vector = {}
         """Everything up to here was read."""
@@ -58,6 +62,8 @@ class SubscriptionReplay(State):
         """The application was handed something of the past: what is cleaned behind it from here on is lost to it."""
         self.before = 0
         """Deliveries of a former session, made before those of the past, that the application has not taken."""
+        self.had: dict[Origin, tuple[int, ...]] = {}
+        """What the former session had delivered of the past beyond the place where this one began."""
         self.began_ns = 0
         self.rounds = 0
         self.whole = False
@@ -103,7 +109,7 @@ class Replays(State):
     )  # fmt: skip
 
     def __init__(
-        self, session: Session, histories: Histories, joining: TopicJoining, release: Callable[[Membership], None]
+        self, session: Session, histories: Histories, joining: TopicJoining, release: Callable[[Membership, int], None]
     ) -> None:
         self.wires = session.wires
         self.ledger = session.ledger
@@ -122,14 +128,23 @@ class Replays(State):
         replay = self.topics[topic] = SubscriptionReplay(topic, start, latest_only=latest_only, optional=optional)
         self._read(replay, start)
 
+    def begin_behind(self, topic: Topic, start: Start, *, tells: bool) -> None:
+        """ARC-S8: a topic that began while this client had no session: nobody else remembers that it is to be read."""
+        replay = self.topics[topic] = SubscriptionReplay(topic, start, optional=True, tells=tells)
+        self._write_down(replay)
+        self._read(replay, start)
+
     def resume(self, topic: Topic, saved: SavedReplay) -> None:
         """A former life had come so far."""
         start = at(saved.progress) if saved.untouched is None else Start(saved.untouched[0], {}, saved.untouched[1])
-        replay = self.topics[topic] = SubscriptionReplay(topic, start, optional=saved.optional)
+        replay = SubscriptionReplay(topic, start, optional=saved.optional, tells=saved.tells)
+        self.topics[topic] = replay
+        replay.had = dict(saved.had)
         replay.progress, replay.taken, replay.until = dict(saved.progress), dict(saved.progress), saved.until
         membership = self.members.get(topic)
         if saved.until is not None:
             replay.phase = CLOSING
+            replay.before = saved.before
             self._close(replay)
         else:
             replay.before = membership.untaken_count() if membership is not None else 0
@@ -143,6 +158,11 @@ class Replays(State):
     def holds(self, topic: Topic) -> bool:
         replay = self.topics.get(topic)
         return replay is not None and replay.holds
+
+    def former(self, topic: Topic) -> int | None:
+        """How many of the deliveries that are not taken come before what is read; None: nothing is, all may come."""
+        replay = self.topics.get(topic)
+        return replay.before if replay is not None and replay.holds else None
 
     def waits_to_join(self, topic: Topic) -> bool:
         """ARC-S2: whether it is not a member yet, because it has too much to read."""
@@ -192,6 +212,10 @@ class Replays(State):
     def history(self, read: HistoryRead, entries: Sequence[Publication], covered: Vector) -> None:
         replay = self.topics[read.topic]
         grow(replay.progress, covered)
+        if replay.had:
+            news = [entry for entry in entries if entry.number not in replay.had.get(entry.origin, ())]
+            read.untaken -= len(entries) - len(news)
+            entries = news
         if replay.latest_only:
             replay.keep_latest(entries)
             read.untaken = 0
@@ -237,7 +261,10 @@ class Replays(State):
             anew = (
                 None if replay.handed or replay.start.kind == "position" else (replay.start.kind, replay.start.amount)
             )
-            saved = SavedReplay(dict(replay.taken), replay.until, optional=replay.optional, untouched=anew)
+            saved = SavedReplay(
+                dict(replay.taken), replay.until, optional=replay.optional, untouched=anew, tells=replay.tells,
+                before=replay.before, had=dict(replay.had),
+            )  # fmt: skip
             self.ledger.replay(replay.topic, saved)
 
     def _end_if_over(self, replay: SubscriptionReplay) -> None:
@@ -289,13 +316,15 @@ class Replays(State):
         self._end_if_over(replay)
         membership = self.members.get(replay.topic)
         if membership is not None:
-            self.release(membership)
+            self.release(membership, replay.before)
 
     def history_failed(self, read: HistoryRead, code: str, cut: Vector) -> None:
         """ARC-S5: the past cannot be had; the application is told, and decides."""
         replay = self.topics[read.topic]
         replay.read = None
         if replay.optional and code == "unkept":
+            if replay.tells:
+                self.app.missed(read.topic)
             self._go_on_without(replay)
             return
         if code in ("cleaned", "lost") and self._may_begin_anew(replay, read):

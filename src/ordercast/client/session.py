@@ -29,8 +29,8 @@ class Session(State):
         self.origin = ticketed(origin, saved.ticket)
         """Of what it publishes: with its ticket, as soon as it has one (BRK-F1)."""
         self.ticket, self.ticket_seal = saved.ticket, saved.ticket_seal
-        self.granted = any(kept.granted or kept.counter for kept in saved.topics.values())
-        """A broker has confirmed a membership of this session."""
+        self.granted = saved.granted or any(kept.granted or kept.counter for kept in saved.topics.values())
+        """A broker has confirmed a membership of this session, of a topic or of a filter."""
         self.closed = ClosedSessions(saved.closed)
         self.wires = wires
         self.app = app
@@ -44,7 +44,9 @@ class Session(State):
 
     def note_membership(self) -> None:
         """The tree counts on this session from now on: it would lose something by ending (BRK-F2)."""
-        self.granted = True
+        if not self.granted:
+            self.granted = True
+            self.ledger.granted()
 
     def take_ticket(self, ticket: str, seal: bytes) -> None:
         """BRK-F1: the session's name in all that it publishes; what waits in its outbox was never sent."""

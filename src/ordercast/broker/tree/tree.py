@@ -21,10 +21,10 @@ from ordercast.broker.tree.terms import Terms
 from ordercast.broker.tree.tree_state import MS, TreeState, natural
 from ordercast.broker.tree.views import Views
 from ordercast.core.errors import InvariantError, PeerError
-from ordercast.core.ids import NodeId
+from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, Wires
-from ordercast.pubsub.client_packets import CLIENT_PACKETS, Attach, Entries, Ping, Pong
+from ordercast.pubsub.client_packets import CLIENT_PACKETS, REPLACED_BY_NEWER, Attach, Denied, Entries, Ping, Pong
 from ordercast.pubsub.settings import BrokerSettings
 from ordercast.pubsub.tree_packets import (
     TREE_PACKETS,
@@ -315,25 +315,34 @@ class TreeHalf(TreeState):
         if not self.member or self.leaving:
             self.neighbours.close(connection)
             return
+        lines = list(self.lines_of.get(peer.name, ()))
+        if any(self.clients[line].life > peer.life for line in lines):
+            self._replaced(connection)
+            return
         self.views.look_again()
-        older = self._older_lines(peer)
+        older = [line for line in lines if self._is_over(line, peer)]
         self.take_client(connection, peer)
         self.views.greet(connection)
         self.topics.client_attached(connection, peer, packet.attach_no, packet.ticket, packet.seal)
-        for line in older:
-            self.neighbours.close(line)
-
-    def _older_lines(self, peer: Peer) -> list[Connection]:
-        """BRK-M1: what the client had here before is over; an older session of it is dead."""
-        lines = list(self.lines_of.get(peer.name, ()))
-        if any(self.clients[line].life > peer.life for line in lines):
-            raise PeerError(peer.name, "a newer session of it is attached")
         for line in lines:
-            self.views.forget(line)
-            dropped = self.drop_client(line)
-            if dropped is not None and dropped.life < peer.life:
-                self.topics.client_lost(line, gone=True)
-        return lines
+            if line in older:
+                self._replaced(line)
+            else:
+                self.neighbours.close(line)
+
+    def _is_over(self, line: Connection, peer: Peer) -> bool:
+        """BRK-M1: what the client had here before is over; whether it was an older session of it, which is dead."""
+        self.views.forget(line)
+        dropped = self.drop_client(line)
+        if dropped is None or dropped.life >= peer.life:
+            return False
+        self.topics.client_lost(line, gone=True)
+        return True
+
+    def _replaced(self, line: Connection) -> None:
+        """BRK-M13: if the older session is alive all the same, it is told; else it would dial again for ever."""
+        self.wires.send(line, Denied(Topic(""), REPLACED_BY_NEWER))
+        self.neighbours.close(line)
 
     def client_ended(self, connection: Connection, *, gone: bool) -> None:
         """BRK-M8: the topics learn that the client is gone, unless it never attached."""

@@ -187,6 +187,9 @@ class SimClient:
     def replaying(self, topic: Topic) -> None:
         """Nothing to do: the past is delivered like everything else."""
 
+    def missed(self, topic: Topic) -> None:
+        """A client of the simulator never begins a session with the data of another."""
+
     def no_history(self, topic: Topic, code: str, cut: Vector) -> None:  # noqa: ARG002
         self.world.complaints.append(f"{self.node}: the history of {topic} is {code}")
         self.world.left(self, topic)
