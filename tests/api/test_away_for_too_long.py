@@ -151,3 +151,21 @@ def test_a_follower_of_a_filter_alone_is_told_that_its_session_is_over(tmp_path:
         await other.close()
 
     with_a_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("pattern", ["t", "*"])
+def test_whoever_has_left_for_good_is_a_member_of_nothing_when_it_connects_again(tmp_path: Path, pattern: str) -> None:
+    async def test(brokers: InProcessCluster, ann: Client, data: Path) -> None:
+        bob = await brokers.connect("bob", data=data)
+        await bob.subscribe(pattern)
+        await bob.publish("t", b"mine")
+        first = bob.session
+        await bob.close(stay=False)
+        async with brokers.connect("bob", data=data) as bob:
+            assert bob.session != first
+            await ann.publish("t", b"0", ack="delivered", timeout=20)
+            inbox = await bob.subscribe(pattern)
+            await say(ann, "t", "1")
+            assert await read(inbox, "1") == ["1"]
+
+    with_a_broker(tmp_path, test)

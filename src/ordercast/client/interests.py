@@ -209,6 +209,11 @@ class Interests(State):
         self.unconfirmed.clear()
 
     def leave(self) -> None:
-        """Take leave of every filter."""
+        """Take leave of every filter; what ends with the client is for the row that says so."""
         for pattern in sorted(self.watched):
             self.session.send(Unwatch(pattern))
+        self.watched.clear()
+        self.followed.clear()
+        self.ledger.watched(())
+        self.ledger.followed(())
+        self.ledger.missed(MissedFilters())

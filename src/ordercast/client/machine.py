@@ -230,17 +230,22 @@ class ClientMachine(ProcessMachine):
         self.deliveries.consumed(topic, count)
 
     def leave(self, *, stays: bool = False) -> None:
-        """Take leave of every topic and end. What is still in an outbox is lost: wait for acknowledgements first.
+        """Take leave of every topic and filter, and end: a next life with the same data is a new session.
 
+        What is still in an outbox may be lost: wait for acknowledgements first.
         With `stays` the trace says that the run ended for this client, and not that it gave its topics up.
         """
         if not self.ended:
-            unanswered = sum(len(membership.unanswered()) for membership in self.topics.values())
-            lost = {"lost": f"{unanswered} publications"} if unanswered else {}
+            unanswered = self._unanswered()
+            lost = {"lost": f"{len(unanswered)} publications"} if unanswered else {}
             self.wires.note("leave", {"end": "true", **lost} if stays else lost)
             self.interests.leave()
             self.joining.leave_all()
+            self.ledger.lost(unanswered)
             self.stop("the client leaves")
+
+    def _unanswered(self) -> list[Publication]:
+        return [entry for membership in self.session.memberships() for entry in membership.unanswered()]
 
     def stop(self, reason: str = "the client stops") -> None:
         """End without taking leave: a client with a data directory goes on where it was when it comes back."""
@@ -351,7 +356,7 @@ class ClientMachine(ProcessMachine):
             self.edge.begin_anew("its ticket is not valid any more")
         elif packet.reason in wire.SESSION_OVER:
             self.stop("the session is over")
-            unanswered = [entry for membership in self.session.memberships() for entry in membership.unanswered()]
+            unanswered = self._unanswered()
             self.ledger.lost(unanswered)
             self.wires.note("leave", {"lost": self.origin})
             reason = f"the overlay has given up {self.origin}: {_WHY_OVER[packet.reason]}"
