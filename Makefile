@@ -51,6 +51,7 @@ swarm: $(READY) ## SEEDS random runs per protocol (default 1000), judged by the 
 	@$(BIN)/python -m tests.properties.swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.pubsub_swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.kept_swarm --seeds $(SEEDS)
+	@$(BIN)/python -m tests.properties.durable_swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.baseline_swarm --seeds $(SEEDS)
 	@$(BIN)/python -m tests.properties.replicated_swarm --seeds $(SEEDS)
 	@for f in 1 2; do $(BIN)/python -m tests.properties.locamu_swarm --seeds $(SEEDS) --f $$f || exit 1; done

@@ -74,6 +74,7 @@ CLIENT_CALLS = st.one_of(
     _call("watched", st.lists(st.sampled_from(["t.*", ">"]), unique=True).map(tuple)),
     _call("followed", st.lists(st.sampled_from(["t.*", ">"]), unique=True).map(tuple)),
     _call("granted"),
+    _call("gap", TOPICS, told=st.booleans()),
     _call("missed", st.builds(MissedFilters, st.sampled_from([(), ("t.*",)]), st.integers(0, 9), st.booleans())),
     _call("safe", TOPICS, NUMBERS, st.lists(NUMBERS, max_size=2).map(tuple)),
     _call("published", TOPICS, _entries(st.just(ME)).map(lambda entries: tuple(sorted(entries)))),

@@ -52,6 +52,7 @@ class Client(PublishingClient):
         self.make_other: Callable[[str, int], Awaitable[Client]] = _nobody
         bridge.subscriptions.view = HandedView(self._requests.reply)
         bridge.tell_taken = self._subscribing.tell_taken
+        bridge.subscriptions.heard = self._subscribing.tell_heard
         bridge.now_ns = lambda: host.now_ns
         self._watch = self._loop.create_task(self._watch_host())
 

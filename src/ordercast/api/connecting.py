@@ -168,6 +168,8 @@ async def _connect(options: ConnectOptions, *, renewed: bool = False, above: int
             topic: [] for topic, kept in saved.topics.items() if kept.receives or kept.replay is not None
         }
         bridge.subscriptions.expected_filters = set(saved.watched)
+        for topic in saved.gaps:
+            bridge.missed(topic)
     credentials = Credentials(
         cluster=options.cluster, client_token=options.token, user=options.user or client_id, tls=options.tls
     )

@@ -37,10 +37,16 @@ class Batch:
 class ToldOnce:
     """An error between two deliveries: the reader is told once, and then reads on."""
 
-    __slots__ = ("error",)
+    __slots__ = ("error", "heard")
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, heard: Callable[[], None]) -> None:
         self.error = error
+        self.heard = heard
+        """Called when the reader has been told."""
+
+    def told(self) -> Exception:
+        self.heard()
+        return self.error
 
 
 class Inbox:
@@ -127,7 +133,7 @@ class Inbox:
             if isinstance(following, ToldOnce):
                 if not new:
                     self._batches.popleft()
-                    raise following.error
+                    raise following.told()
                 break
             new.append(following)
             self._batches.popleft()
@@ -169,7 +175,7 @@ class Inbox:
         while self._batches:
             following = self._batches.popleft()
             if isinstance(following, ToldOnce):
-                raise following.error
+                raise following.told()
             self._current = following
             self._page = self._shown(self._current)
             self._entries = iter(self._page)
@@ -197,9 +203,9 @@ class Inbox:
         self._batches.append(batch)
         self._wake()
 
-    def tell(self, error: Exception) -> None:
+    def tell(self, error: Exception, heard: Callable[[], None]) -> None:
         """Something is missing between what is here and what comes: reading raises the error there, and goes on."""
-        self._batches.append(ToldOnce(error))
+        self._batches.append(ToldOnce(error, heard))
         self._wake()
 
     def end(self, error: Exception | None = None) -> None:

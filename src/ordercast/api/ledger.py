@@ -230,11 +230,14 @@ class SqliteLedger:
         return SavedClient(
             int(self.fact("attach_no") or 0), topics, self._patterns("watched"), self._patterns("followed"),
             str(self.fact("ticket") or ""), self._bytes("ticket_seal"), self._closed.summary(),
-            bool(self.fact("granted")), self._missed(),
+            bool(self.fact("granted")), self._missed(), self._gaps(),
         )  # fmt: skip
 
     def _patterns(self, name: str) -> tuple[str, ...]:
         return tuple(filter(None, str(self.fact(name) or "").split(" ")))
+
+    def _gaps(self) -> tuple[Topic, ...]:
+        return tuple(map(Topic, self._patterns("gaps")))
 
     def _missed(self) -> MissedFilters:
         body = self._bytes("missed")
@@ -292,6 +295,10 @@ class SqliteLedger:
 
     def missed(self, filters: MissedFilters) -> None:
         self.set_fact("missed", _encode(filters))
+
+    def gap(self, topic: Topic, *, told: bool) -> None:
+        rest = {*self._gaps()} - {topic}
+        self.set_fact("gaps", " ".join(sorted(rest if told else rest | {topic})))
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         kept = self._of(topic)

@@ -103,6 +103,11 @@ class Subscribing:
         if counts and self._life.works:
             self._host.turn(self._take_note, counts)
 
+    def tell_heard(self, topic: Topic) -> None:
+        """The application has been told that something of the topic is gone: its next life is not told again."""
+        if self._life.works:
+            self._host.turn(self._machine.heard_of_gap, topic)
+
     def _take_note(self, counts: dict[Topic, int]) -> None:
         for topic, count in counts.items():
             self._machine.consumed(topic, count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ordercast.api.errors import ConnectError, HistoryLost, SubscribeDenied
 from ordercast.api.inbox import Batch, Inbox
@@ -20,6 +21,8 @@ class Subscriptions:
 
     def __init__(self, taken: Callable[[Topic, int], None]) -> None:
         self._taken = taken
+        self.heard: Callable[[Topic], None] = _nobody_hears
+        """Called when the application has been told that something of a topic is gone."""
         self.view: HandedView = HandedView(_nobody_answers)
         self.duplicates = Duplicates()
         self.one_by_one = False
@@ -50,7 +53,7 @@ class Subscriptions:
             for entries in self.expected.pop(topic):
                 self._put(entries, (inbox,))
         for topic in sorted(topic for topic in self._missed if inbox.takes(topic)):
-            inbox.tell(self._missed.pop(topic))
+            inbox.tell(self._missed.pop(topic), partial(self._has_heard, topic))
         return inbox
 
     def close(self, inbox: Inbox) -> None:
@@ -143,9 +146,12 @@ class Subscriptions:
         """A part of the topic is gone, of which the readers are told once; what comes from now on follows."""
         readers = [inbox for inbox in self.inboxes if inbox.takes(topic)]
         for inbox in readers:
-            inbox.tell(error)
+            inbox.tell(error, partial(self._has_heard, topic))
         if not readers:
             self._missed[topic] = error
+
+    def _has_heard(self, topic: Topic) -> None:
+        self.heard(topic)
 
     def left(self, topic: Topic) -> None:
         self.live.discard(topic)
@@ -168,6 +174,10 @@ def _release(futures: _Futures, error: Exception | None = None) -> None:
             future.set_result(None)
         else:
             future.set_exception(error)
+
+
+def _nobody_hears(_: Topic) -> None:
+    """Until there is a client that does."""
 
 
 def _nobody_answers(*_: object, **__: object) -> None:

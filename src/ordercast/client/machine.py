@@ -229,6 +229,10 @@ class ClientMachine(ProcessMachine):
         """The application has taken the next `count` deliveries of the topic: only those are reported as stable."""
         self.deliveries.consumed(topic, count)
 
+    def heard_of_gap(self, topic: Topic) -> None:
+        """ARC-S8: the application has been told that something of the topic is gone."""
+        self.ledger.gap(topic, told=True)
+
     def leave(self, *, stays: bool = False) -> None:
         """Take leave of every topic and filter, and end: a next life with the same data is a new session.
 

@@ -59,6 +59,7 @@ class MemoryClientLedger:
         self._followed: tuple[str, ...] = ()
         self._granted = False
         self._missed = MissedFilters()
+        self._gaps: set[Topic] = set()
         self._topics: dict[Topic, _Topic] = {}
         self._plain = origin
         self._ticket, self._ticket_seal = "", b""
@@ -71,7 +72,7 @@ class MemoryClientLedger:
         topics = {topic: self._topics[topic].saved(self.origin) for topic in sorted(self._topics)}
         return SavedClient(
             self._attach_no, topics, self._watched, self._followed, self._ticket, self._ticket_seal,
-            self._closed.summary(), self._granted, self._missed,
+            self._closed.summary(), self._granted, self._missed, tuple(sorted(self._gaps)),
         )  # fmt: skip
 
     def attach(self, attach_no: int) -> None:
@@ -107,6 +108,9 @@ class MemoryClientLedger:
 
     def missed(self, filters: MissedFilters) -> None:
         self._missed = filters
+
+    def gap(self, topic: Topic, *, told: bool) -> None:
+        (self._gaps.discard if told else self._gaps.add)(topic)
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         kept = self._of(topic)

@@ -153,6 +153,8 @@ class SavedClient(msgspec.Struct):
     granted: bool = False
     """A broker has confirmed a membership of this session, of a topic or of a filter."""
     missed: MissedFilters = MissedFilters()
+    gaps: tuple[Topic, ...] = ()
+    """Topics of which the application is to be told that something is gone."""
 
 
 class ClientLedger(Protocol):
@@ -186,6 +188,9 @@ class ClientLedger(Protocol):
 
     def missed(self, filters: MissedFilters) -> None:
         """Write of which filters it is still to be asked what has begun since the last session."""
+
+    def gap(self, topic: Topic, *, told: bool) -> None:
+        """Write that something of the topic is gone, or that the application has been told so."""
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:
         """In the outbox from now on."""
@@ -237,6 +242,9 @@ class NoClientLedger:
         pass
 
     def missed(self, filters: MissedFilters) -> None:
+        pass
+
+    def gap(self, topic: Topic, *, told: bool) -> None:
         pass
 
     def published(self, topic: Topic, publications: Sequence[Publication]) -> None:

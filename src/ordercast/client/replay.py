@@ -31,6 +31,43 @@ _MOST_ROUNDS = 8
 """A reader that is slower than the topic becomes a member all the same, and then slows the topic down, as any does."""
 
 
+class UntakenPiece(State):
+    """A piece of the past that the application was handed and has not taken to its end."""
+
+    constant: ClassVar[tuple[str, ...]] = ("entries", "covered")
+
+    def __init__(self, entries: Sequence[Publication], covered: Vector) -> None:
+        self.entries = tuple(entries)
+        self.covered = covered
+        """With the last of them everything up to here is taken."""
+        self.taken = 0
+        self.behind: tuple[int, ...] = ()
+        """For each entry the least number of its publisher behind it, 0 if there is none; empty: nobody has asked."""
+
+    @property
+    def left(self) -> int:
+        return len(self.entries) - self.taken
+
+    def take(self, count: int) -> list[tuple[Origin, int, int]]:
+        """The publisher and number of the next so many, and up to where all of that publisher is taken with each."""
+        self.behind = self.behind or self._least_behind()
+        found: list[tuple[Origin, int, int]] = []
+        for place in range(self.taken, self.taken + count):
+            origin, number = self.entries[place].origin, self.entries[place].number
+            reached = self.covered.get(origin, 0)
+            found.append((origin, number, min(reached, self.behind[place] - 1) if self.behind[place] else reached))
+        self.taken += count
+        return found
+
+    def _least_behind(self) -> tuple[int, ...]:
+        least: dict[Origin, int] = {}
+        behind: list[int] = []
+        for entry in reversed(self.entries):
+            behind.append(least.get(entry.origin, 0))
+            least[entry.origin] = min(entry.number, least.get(entry.origin, entry.number))
+        return tuple(reversed(behind))
+
+
 class SubscriptionReplay(State):
     """One subscription that begins in the past."""
 
@@ -55,15 +92,15 @@ class SubscriptionReplay(State):
         self.until: Vector | None = None
         """The base that the membership was granted with."""
         self.read: HistoryRead | None = None
-        self.pending: deque[tuple[int, Vector]] = deque()
-        """Publications of each piece that the application has not taken, and how far it is when it has."""
+        self.pending: deque[UntakenPiece] = deque()
+        """What was handed over and is not taken."""
         self.latest: dict[str, Publication] = {}
         self.handed = False
         """The application was handed something of the past: what is cleaned behind it from here on is lost to it."""
         self.before = 0
         """Deliveries of a former session, made before those of the past, that the application has not taken."""
         self.had: dict[Origin, tuple[int, ...]] = {}
-        """What the former session had delivered of the past beyond the place where this one began."""
+        """Taken beyond `taken`, by this session or the one before: what came with a lower number is not."""
         self.began_ns = 0
         self.rounds = 0
         self.whole = False
@@ -86,6 +123,29 @@ class SubscriptionReplay(State):
         else:
             grow(self.progress, common(cut, self.until))
         self.taken = dict(self.progress)
+
+    def take(self, count: int) -> int:
+        """The application has taken the next so many; how many of them were of the past."""
+        before = count
+        while self.pending and self.pending[0].left <= count:
+            piece = self.pending.popleft()
+            count -= piece.left
+            grow(self.taken, piece.covered)
+        if self.pending and count:
+            for origin, number, reached in self.pending[0].take(count):
+                if reached > self.taken.get(origin, 0):
+                    self.taken[origin] = reached
+                if number > self.taken.get(origin, 0):
+                    self.had[origin] = (*self.had.get(origin, ()), number)
+            count = 0
+        if self.had:
+            self._forget_had()
+        return before - count
+
+    def _forget_had(self) -> None:
+        low = self.taken.get
+        left = {origin: tuple(n for n in numbers if n > low(origin, 0)) for origin, numbers in self.had.items()}
+        self.had = {origin: numbers for origin, numbers in left.items() if numbers}
 
     def keep_latest(self, entries: Sequence[Publication]) -> None:
         for entry in entries:
@@ -223,7 +283,7 @@ class Replays(State):
             self._deliver(replay, entries, covered)
 
     def _deliver(self, replay: SubscriptionReplay, entries: Sequence[Publication], covered: Vector) -> None:
-        replay.pending.append((len(entries), covered))
+        replay.pending.append(UntakenPiece(entries, covered))
         if entries:
             if not replay.handed:
                 replay.handed = True
@@ -240,21 +300,12 @@ class Replays(State):
         former = min(count, replay.before)
         replay.before -= former
         count -= former
-        taken, before = 0, count
-        while replay.pending and replay.pending[0][0] <= count:
-            size, covered = replay.pending.popleft()
-            count -= size
-            taken += size
-            grow(replay.taken, covered)
-        if replay.pending and count:
-            size, covered = replay.pending[0]
-            replay.pending[0] = (size - count, covered)
-            taken, count = taken + count, 0
-        if replay.read is not None and before != count:
+        taken = replay.take(count)
+        if replay.read is not None and taken:
             self.histories.taken(replay.read, taken)
         self._write_down(replay)
         self._end_if_over(replay)
-        return former + count
+        return former + count - taken
 
     def _write_down(self, replay: SubscriptionReplay) -> None:
         if self.topics.get(replay.topic) is replay and not replay.latest_only:
@@ -324,6 +375,7 @@ class Replays(State):
         replay.read = None
         if replay.optional and code == "unkept":
             if replay.tells:
+                self.ledger.gap(read.topic, told=False)
                 self.app.missed(read.topic)
             self._go_on_without(replay)
             return
