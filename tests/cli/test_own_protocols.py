@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ordercast.cli.exits import BAD_INPUT, FAILED, HELD, VIOLATED
+from ordercast.cli.exits import BAD_INPUT, FAILED, HELD, INTERRUPTED, VIOLATED
 from tests.support.commands import Command
 
 HOLDING_BACK = (
@@ -183,6 +184,103 @@ def test_code_that_fails_inside_a_run_is_one_line_and_no_violation(
     code, _, err = command("simulate", "mine.toml", "--protocol", mine, "--out", "RUN")
     assert code == FAILED
     assert_one_line(err, "failed inside", said, "mine.py:" if said != "TypeError" else "")
+
+
+STEP = "        origin = message.origin\n"
+CONSTRUCTOR = "        self.neighbours = place.neighbours\n"
+HEAD = "from typing import ClassVar\n"
+UNTELLABLE = "class Mute(Exception):\n    def __str__(self) -> str:\n        raise OSError\n"
+NO_ERRORS = [
+    ("raise SystemExit(0)", "SystemExit: 0"),
+    ("raise SystemExit(1)", "SystemExit: 1"),
+    ("raise SystemExit", "SystemExit"),
+    ("raise GeneratorExit", "GeneratorExit"),
+    ("raise EOFError", "EOFError"),
+    ("raise __import__('asyncio').CancelledError", "CancelledError"),
+    ("raise type('Own', (BaseException,), {})('all\\nis over')", "Own: all is over"),
+]
+"""What code may raise that is no error, or that a command would take for a word of its own; and what is said then."""
+
+
+@pytest.mark.parametrize(("raised", "said"), NO_ERRORS)
+@pytest.mark.parametrize("where", [STEP, CONSTRUCTOR])
+@pytest.mark.parametrize(
+    "words", ["simulate mine.toml --protocol mine.py --out RUN", "shrink mine.toml --protocol mine.py -o small.toml"]
+)
+def test_code_that_ends_the_program_has_failed_whatever_it_ends_it_with(
+    command: Command, changed: Callable[..., str], words: str, where: str, raised: str, said: str
+) -> None:
+    changed((where, f"        {raised}\n{where}"))
+    code, out, err = command(*words.split())
+    assert (code, out) == (FAILED, "")
+    assert_one_line(err, f"failed inside: {said} (", "mine.py:")
+
+
+@pytest.mark.parametrize(("raised", "said"), [pair for pair in NO_ERRORS if pair[1] != "EOFError"])
+@pytest.mark.parametrize("where", [STEP, CONSTRUCTOR])
+def test_the_explorer_neither_holds_nor_finds_anything_where_code_ends_the_program(
+    command: Command, changed: Callable[..., str], where: str, raised: str, said: str
+) -> None:
+    code, out, err = command("explore", changed((where, f"        {raised}\n{where}")))
+    assert (code, out) == (FAILED, "")
+    assert_one_line(err, f"failed inside: {said} (", "mine.py:")
+
+
+@pytest.mark.parametrize("start", ["simulate mine.toml --out RUN --protocol", "explore"])
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [*NO_ERRORS, ("raise ValueError('one\\ntwo')", "ValueError: one two"), ("raise Mute", "Mute: (its text")],
+)
+def test_code_that_cannot_be_loaded_is_bad_input_in_one_line(
+    command: Command, changed: Callable[..., str], start: str, raised: str, said: str
+) -> None:
+    mine = changed((HEAD, f"{HEAD}{UNTELLABLE}{raised}\n"))
+    code, out, err = command(*start.split(), mine)
+    assert (code, out) == (BAD_INPUT, "")
+    assert_one_line(err, f"'mine.py': cannot be loaded: {said}")
+
+
+@pytest.mark.parametrize("where", [STEP, CONSTRUCTOR])
+def test_an_error_whose_text_cannot_be_told_is_one_line(
+    command: Command, changed: Callable[..., str], where: str
+) -> None:
+    mine = changed((HEAD, HEAD + UNTELLABLE), (where, f"        raise Mute\n{where}"))
+    code, _, err = command("simulate", "mine.toml", "--protocol", mine, "--out", "RUN")
+    assert code == FAILED
+    assert_one_line(err, "failed inside: Mute: (its text cannot be told: OSError)", "mine.py:")
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"), [("Mute", "Mute: (its text cannot be told: OSError)"), (r"ValueError('\ud800')", r": \ud800")]
+)
+def test_the_explorer_shows_the_way_to_an_error_whatever_its_text(
+    command: Command, changed: Callable[..., str], raised: str, said: str
+) -> None:
+    mine = changed((HEAD, HEAD + UNTELLABLE), (STEP, f"        raise {raised}\n{STEP}"))
+    code, out, _ = command("explore", mine)
+    assert code == VIOLATED
+    assert said in out
+    assert "smallest configuration" in out
+
+
+def test_code_that_closes_standard_output_is_one_line(
+    command: Command, changed: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    mine = changed((STEP, f"        __import__('sys').stdout.close()\n{STEP}"))
+    code, _, err = command("simulate", "mine.toml", "--protocol", mine, "--out", "RUN")
+    assert code == FAILED
+    assert_one_line(err.splitlines(keepends=True)[-1], "failed inside: ValueError")
+
+
+@pytest.mark.parametrize("where", [HEAD, CONSTRUCTOR, STEP])
+@pytest.mark.parametrize("start", ["simulate mine.toml --out RUN --protocol", "explore"])
+def test_an_interrupt_ends_the_program_wherever_it_comes(
+    command: Command, changed: Callable[..., str], start: str, where: str
+) -> None:
+    blank = where[: len(where) - len(where.lstrip())]
+    code, _, err = command(*start.split(), changed((where, f"{where}{blank}raise KeyboardInterrupt\n")))
+    assert (code, err) == (INTERRUPTED, "ordercast: interrupted\n")
 
 
 def test_wrong_constructor_arguments_are_one_line_in_the_explorer_too(

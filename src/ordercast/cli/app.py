@@ -33,16 +33,20 @@ from ordercast.cli.exits import BAD_INPUT, ENVIRONMENT_LACKS, FAILED, INTERRUPTE
 from ordercast.cli.options import silence_output
 
 
-class _CtrlC(Exception):  # noqa: N818 - no error
-    """Somebody pressed it. Typer would make an exit code of KeyboardInterrupt, like one that a command chose."""
+class _Raised(Exception):  # noqa: N818 - no error
+    """Holds what a command raised and typer would make an exit code of, like one that a command chose."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> object:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise _CtrlC from None
+        except (KeyboardInterrupt, BrokenPipeError, EOFError) as error:
+            raise _Raised(error) from None
 
 
 app = typer.Typer(
@@ -106,22 +110,33 @@ def main() -> None:
         sys.exit(_complain(lack, ENVIRONMENT_LACKS))
     try:
         code = app(standalone_mode=False)
-    except (KeyboardInterrupt, _CtrlC):
-        code = _interrupted()
-    except TyperException as error:
-        code = _usage_error(error)
-    except BrokenPipeError:
-        code = READER_GONE
-    except Exception as error:  # noqa: BLE001 - the last place where an error can become a line
-        line, code = explain(error)
-        if code == FAILED and os.environ.get("ORDERCAST_TRACEBACK"):
-            traceback.print_exc()
-        _complain(line, code)
+    except BaseException as error:  # noqa: BLE001 - the last place where an error can become a line
+        code = _ended_by(error.error if isinstance(error, _Raised) else error)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         silence_output()
+    except ValueError as error:  # Somebody's code closed it.
+        code = code if code == FAILED else _failed(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _ended_by(error: BaseException) -> int:
+    """The exit code of what a command ended with. None of ours calls sys.exit: somebody's code that does has failed."""
+    if isinstance(error, KeyboardInterrupt):
+        return _interrupted()
+    if isinstance(error, TyperException):
+        return _usage_error(error)
+    if isinstance(error, BrokenPipeError):
+        return READER_GONE
+    return _failed(error)
+
+
+def _failed(error: BaseException) -> int:
+    line, code = explain(error)
+    if code == FAILED and os.environ.get("ORDERCAST_TRACEBACK"):
+        traceback.print_exception(error)
+    return _complain(line, code)
 
 
 def _keep_interrupts_quiet() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import traceback
 
-from ordercast.core.errors import UsageError
+from ordercast.core.errors import UsageError, saying
 from ordercast.core.extras import missing_extra
 
 HELD, VIOLATED, BAD_INPUT, ENVIRONMENT_LACKS, UNDECIDED = range(5)
@@ -28,16 +28,16 @@ def lack_of_room() -> str:
     return f"only {limit >> 20} MiB of address space are allowed; {_LEAST_BYTES >> 20} are needed (ulimit -v)"
 
 
-def explain(error: Exception) -> tuple[str, int]:
+def explain(error: BaseException) -> tuple[str, int]:
     """The one line and the exit code of an error."""
     from ordercast.trace.store import TraceError
     from ordercast.verify.spark.java import EnvironmentLacks
     from ordercast.verify.spark.session import MasterError, what_gave_out
 
     if isinstance(error, UsageError | TraceError | MasterError):
-        return str(error), BAD_INPUT
+        return saying(error), BAD_INPUT
     if isinstance(error, EnvironmentLacks):
-        return str(error), ENVIRONMENT_LACKS
+        return saying(error), ENVIRONMENT_LACKS
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}", BAD_INPUT
     if isinstance(error, MemoryError):
@@ -48,11 +48,11 @@ def explain(error: Exception) -> tuple[str, int]:
     return (gave_out, ENVIRONMENT_LACKS) if gave_out else (_failure(error), FAILED)
 
 
-def _failure(error: Exception) -> str:
+def _failure(error: BaseException) -> str:
     """A line about what failed inside, and where; ORDERCAST_TRACEBACK in the environment shows the way there."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name})" if frames else ""
-    said = " ".join(str(error).split())[:_LONGEST]
+    said = saying(error)[:_LONGEST]
     return f"failed inside: {type(error).__name__}{': ' if said else ''}{said}{where}"
 
 

@@ -26,6 +26,17 @@ class InvariantError(AssertionError):
     """A promise we make to ourselves is broken. Never caught: it is a bug of ours."""
 
 
+def saying(error: BaseException) -> str:
+    """What an error says, as one line that can be printed, whatever its text is made of, and even if it has none."""
+    try:
+        text = str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as failure:  # noqa: BLE001 - it is somebody's code that tells it
+        text = f"(its text cannot be told: {type(failure).__name__})"
+    return " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+
+
 def unknown_name(what: str, name: str, valid: Iterable[str]) -> UsageError:
     """`name` is not among `valid`; says the nearest valid one."""
     known = sorted(valid)

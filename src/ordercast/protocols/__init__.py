@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from ordercast.core.errors import UsageError, unknown_name
+from ordercast.core.errors import UsageError, saying, unknown_name
 from ordercast.core.registry import ProtocolInfo, is_code
 from ordercast.protocols.cluster import CLUSTER
 from ordercast.protocols.daisy_chain.variants import DAISY_CHAIN, DAISY_CHAIN_PUBLISHED
@@ -99,7 +99,9 @@ def _only_one(module: ModuleType, name: str) -> ProtocolInfo:
 def _load_module(module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _cannot_load(name, error) from error
 
 
@@ -118,11 +120,15 @@ def _load_file(path: Path, name: str) -> ModuleType:
     sys.modules[alias] = module  # Before it runs: msgspec looks up the annotations of its structs there.
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:
         del sys.modules[alias]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         raise _cannot_load(name, error) from error
     return module
 
 
-def _cannot_load(name: str, error: Exception) -> UsageError:
-    return UsageError(f"protocol {name!r}: cannot be loaded: {type(error).__name__}: {error}")
+def _cannot_load(name: str, error: BaseException) -> UsageError:
+    """Whatever the code raises while it is loaded; it may even want to end the program."""
+    said = saying(error)
+    return UsageError(f"protocol {name!r}: cannot be loaded: {type(error).__name__}{': ' if said else ''}{said}")

@@ -16,7 +16,7 @@ from ordercast.broker.node import BROKER_CODEC, Broker
 from ordercast.broker.place import BrokerPlace
 from ordercast.client.machine import ClientMachine
 from ordercast.client.settings import ClientSettings
-from ordercast.core.errors import InvariantError
+from ordercast.core.errors import InvariantError, saying
 from ordercast.core.ids import NodeId, Topic
 from ordercast.core.messages import Packet
 from ordercast.core.process import Connection, Peer, ProcessMachine
@@ -280,7 +280,7 @@ class ProcessTable:
             self._hand_in(machine, wires, event)
             machine.on_turn_end()
         except Exception as error:  # noqa: BLE001 - a machine that fails is what the explorer looks for
-            return ProcessReaction(-1, fault=Violation("invariant", f"{name}: {type(error).__name__}: {error}"))
+            return ProcessReaction(-1, fault=Violation("invariant", f"{name}: {type(error).__name__}: {saying(error)}"))
         if wires.complaint:
             return ProcessReaction(-1, fault=Violation("invariant", f"{name}: {wires.complaint}"))
         told: list[int] = [~event.message] if isinstance(event, Publishes) else []

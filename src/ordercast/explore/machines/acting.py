@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
-from ordercast.core.errors import InvariantError, PeerError, UsageError
+from ordercast.core.errors import InvariantError, PeerError, UsageError, saying
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.explore.machines.setting import Effects, Setting
@@ -29,7 +29,10 @@ SETTLE = Cause(-1, -1, None)
 
 
 def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message, int]) -> Effects | Violation:
-    """Let the machine handle its input. An error that it raises is a violation: it must never raise one here."""
+    """Let the machine handle its input. An error that it raises is a violation: it must never raise one here.
+
+    What is no error, such as a call of sys.exit, goes on up: it says nothing about a promise.
+    """
     effects = Effects()
     try:
         if cause.what is None:
@@ -44,9 +47,9 @@ def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message
     except UsageError:
         raise
     except (InvariantError, PeerError) as error:
-        return _failure(cause, str(error), setting, index)
+        return _failure(cause, saying(error), setting, index)
     except Exception as error:  # noqa: BLE001 - a machine that fails is what the explorer looks for
-        return _failure(cause, f"{type(error).__name__}: {error}", setting, index)
+        return _failure(cause, f"{type(error).__name__}: {saying(error)}", setting, index)
     return _misconduct(cause, effects, setting, index) or effects
 
 

@@ -28,6 +28,7 @@ from ordercast.net.brokers.cluster import Ready, start_ticks
 from ordercast.net.brokers.cluster_file import ClusterFile, check_broker_id
 from ordercast.net.brokers.incarnation import DataDirectory, check_welcome, choose_life
 from ordercast.net.brokers.ledger import DiskBrokerLedger
+from ordercast.net.brokers.place_watch import PlaceWatch
 from ordercast.net.log.files import Disk
 from ordercast.net.turn_ports import address_of, listening
 from ordercast.net.wire.credentials import BROKER, split_address
@@ -132,6 +133,7 @@ class BrokerProcess:
         self._ledger: DiskBrokerLedger | None = None
         self._archive: ArchiveFiles | None = None
         self._syncing: asyncio.TimerHandle | None = None
+        self._watch: PlaceWatch | None = None
 
     async def start(self) -> None:
         """Everything that can be wrong with the configuration is wrong here, before anybody hears of this broker."""
@@ -178,6 +180,8 @@ class BrokerProcess:
             self.doors.append(foreign)
         if self._ledger is not None and cluster.fsync == "interval":
             self._plan_sync()
+        self._watch = PlaceWatch(launch.id, self.broker.tree, settings)
+        self._watch.start()
         LOG.info("started", extra={"facts": {"node": launch.id, "address": place.address, "life": place.life}})
 
     def _check_left(self, launch: Launch) -> None:
@@ -230,6 +234,8 @@ class BrokerProcess:
             await self.admin.stop()
 
     def _let_go(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
         if self._syncing is not None:
             self._syncing.cancel()
         if self._ledger is not None:

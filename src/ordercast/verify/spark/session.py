@@ -282,7 +282,7 @@ def _packed_package() -> str:
     return str(packed)
 
 
-def what_gave_out(error: Exception) -> str:
+def what_gave_out(error: BaseException) -> str:
     """The one line for an error that says that Spark ran out of memory or lost a process; empty for any other."""
     if type(error).__module__.partition(".")[0] not in ("py4j", "pyspark"):
         return ""
