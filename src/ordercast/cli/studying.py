@@ -130,8 +130,7 @@ def run_study(
             known=known,
         )
     page = out / "report.html"
-    command = f"ordercast experiment run {name} --scale {scale}{f' --seeds {seeds}' if seeds else ''}"
-    write_study_report(page, _page(result, command))
+    write_study_report(page, study_report(result, seeds))
     if json:
         print_json({"out": str(out), "claims": result.claims, "failed": result.failed, "executed": result.executed,
                     "ran_on": result.ran_on or "Spark"})  # fmt: skip
@@ -151,10 +150,13 @@ def _exit_code(result: StudyResult) -> int:
     return UNDECIDED if None in promises else HELD
 
 
-def _page(result: StudyResult, command: str) -> StudyReport:
+def study_report(result: StudyResult, seeds: int | None) -> StudyReport:
+    """What the page of a study shows, of which so many seeds were run; all if None."""
     from ordercast.experiments.kit.words import words_of
     from ordercast.report.study import ResultTable, StudyReport
 
+    some = f" --seeds {seeds}" if seeds else ""
+    command = f"ordercast experiment run {result.study.name} --scale {result.scale}{some}"
     order = {one.id: place for place, one in enumerate(result.study.in_order(result.scale))}
     rows = sorted(result.table.to_pylist(), key=lambda row: order[row["id"]])
     parameters = list(dict.fromkeys(name for row in result.study.scales[result.scale] for name in row))
