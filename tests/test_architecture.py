@@ -144,7 +144,7 @@ def test_every_state_declares_only_attributes_that_it_has() -> None:
     assert {"Broker", "ClientMachine", "TopicNode", "Received", "Flood"} <= {found.__name__ for found in machines}
     for machine in machines:
         text = "".join(Path(sys.modules[base.__module__].__file__ or "").read_text() for base in machine.__mro__[:-1])
-        for name in (*machine.durable, *machine.constant, *machine.derived, *machine.ordered):
+        for name in (*machine.durable, *machine.constant, *machine.derived, *(machine.ordered or ())):
             assert re.search(rf"self\.{name}\b|\b{name}: ", text), f"{machine.__name__}: {name!r} is never set"
 
 

@@ -157,6 +157,93 @@ def test_what_a_machine_counts_elsewhere_without_effect_is_explored(
     assert command("explore", mine)[0] == HELD
 
 
+@pytest.mark.parametrize("again", ["time.monotonic_ns() % 5 > 0", "random.random() < 0.5"])
+def test_a_clock_or_chance_is_noticed_where_a_timer_runs_out_when_everyone_settles(
+    command: Command, changed: Callable[..., str], again: str
+) -> None:
+    """Timers run out only there, where groups, losses and suspicions are explored."""
+    mine = changed(
+        ("class OwnProtocol(", "import random\nimport time\n\n\nclass OwnProtocol("),
+        ("        out.complete(message.id)\n",
+         "        out.complete(message.id)\n        out.set_timer('again', 5)\n\n"
+         "    def on_timer(self, name, out):\n"
+         f"        if {again}:\n            out.set_timer('again', 5)\n"),
+    )  # fmt: skip
+    code, _, err = command(
+        "explore", mine, "--groups", "a:0,1,2", "--publish", "0>a,1>a", "--overtaking", "--losses", "1"
+    )
+    assert code == BAD_INPUT
+    assert_one_line(err, "does not do the same again when its timer 'again' runs out")
+
+
+DROPS_THE_SECOND = "        if {seen}:\n            return\n        self.{then}\n        origin = message.origin\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "seen", "then"),
+    [
+        ("{1: 0, 2: 0}", "next(iter(self.last)) == 2", "last = {2: 0, 1: 0}"),
+        ("False", "self.last is not False", "last = 0"),
+        ("Calm(1)", "isinstance(self.last, Angry)", "last = Angry(1)"),
+        ("[]", "self.last == ()", "last = ()"),
+    ],
+)
+def test_no_run_is_left_out_because_two_states_look_alike(
+    command: Command, changed: Callable[..., str], first: str, seen: str, then: str
+) -> None:
+    """What comes second is dropped, and nothing but a kind or an order says that it is the second."""
+    mine = changed(
+        ("class OwnProtocol(",
+         "from typing import NamedTuple\n\n\nclass Calm(NamedTuple):\n    level: int\n\n\n"
+         "class Angry(NamedTuple):\n    level: int\n\n\nclass OwnProtocol("),
+        ("        self.neighbours = place.neighbours\n",
+         f"        self.neighbours = place.neighbours\n        self.last = {first}\n"),
+        ("        origin = message.origin\n", DROPS_THE_SECOND.format(seen=seen, then=then)),
+    )  # fmt: skip
+    code, out, _ = command("explore", mine)
+    assert code == VIOLATED
+    assert "violated: agreement" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("out.send(self.neighbours[0], None)", "violated: invariant: n0 sends a NoneType, which is no packet"),
+        ("out.send('n7', OwnPacket(None))", "violated: invariant: n0 sends to n7, which is not its neighbour"),
+        ("out.deliver(None)", "violated: integrity: n0 delivers a NoneType, which is no message"),
+        ("out.deliver(Message('n0', 1, 't0', b'', Guarantee.FIFO))", "violated: integrity: n0 delivers n0#1, which"),
+    ],
+)
+def test_what_no_machine_may_do_it_may_not_do_when_it_starts(
+    command: Command, changed: Callable[..., str], line: str, said: str
+) -> None:
+    """In no step, so that the schedule has none."""
+    start = f"    def on_start(self, out):\n        {line}\n\n"
+    mine = changed(("    def on_publish(self", start + "    def on_publish(self"))
+    code, out, _ = command("explore", mine, "-o", "start.toml")
+    assert code == VIOLATED
+    assert said in out
+    code, out, _ = command("explore", "--replay", "start.toml", "--trust")
+    assert code == VIOLATED
+    assert said in out
+
+
+def test_what_is_sent_is_a_packet(command: Command, changed: Callable[..., str]) -> None:
+    mine = changed(
+        ("                out.send(neighbour, OwnPacket(message))\n", "                out.send(neighbour, None)\n")
+    )
+    code, out, _ = command("explore", mine)
+    assert code == VIOLATED
+    assert "violated: invariant: n0 sends a NoneType, which is no packet" in out
+
+
+def test_the_name_of_a_timer_that_could_change_is_refused(command: Command, changed: Callable[..., str]) -> None:
+    mine = changed(("        out.complete(message.id)\n", "        out.set_timer(['again'], 5)\n"))
+    code, _, err = command("explore", mine)
+    assert code == BAD_INPUT
+    assert_one_line(err, "a list cannot be the name of a timer")
+
+
 def test_a_packet_that_cannot_be_compared_is_refused_by_its_field(
     command: Command, changed: Callable[..., str]
 ) -> None:
@@ -164,6 +251,20 @@ def test_a_packet_that_cannot_be_compared_is_refused_by_its_field(
     code, _, err = command("explore", mine)
     assert code == BAD_INPUT
     assert_one_line(err, "OwnPacket.clocks: holds a dict")
+
+
+def test_a_packet_with_something_inside_that_could_change_is_refused_whatever_that_says_of_its_hash(
+    command: Command, changed: Callable[..., str]
+) -> None:
+    mine = changed(
+        ("class OwnPacket(",
+         "from dataclasses import dataclass\n\n\n@dataclass(frozen=True, eq=False)\nclass Trail:\n    nodes: list\n\n\n"
+         "class OwnPacket("),
+        ("    message: Message\n", "    message: Message\n    trail: object = Trail([])\n"),
+    )  # fmt: skip
+    code, _, err = command("explore", mine)
+    assert code == BAD_INPUT
+    assert_one_line(err, "Trail.nodes: holds a list")
 
 
 # --- a violation is told apart from code that fails ---
@@ -347,6 +448,18 @@ def test_a_schedule_is_replayed_from_any_directory_once_it_is_trusted(
     assert_one_line(err, "is code", "--trust")
     assert command("explore", "--replay", schedules / "twice.toml", "--trust")[0] == VIOLATED
     assert command("explore", tmp_path / mine, "--replay", "../../found/twice.toml")[0] == VIOLATED
+
+
+def test_a_schedule_in_a_linked_directory_names_its_protocol_from_where_the_directory_is(
+    command: Command, changed: Callable[..., str], tmp_path: Path
+) -> None:
+    mine = changed(TWICE)
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "here").symlink_to(tmp_path / "far" / "away")
+    assert command("explore", mine, "-o", "here/twice.toml")[0] == VIOLATED
+    assert 'protocol = "../../mine.py"' in (tmp_path / "here" / "twice.toml").read_text()
+    for schedule in ("here/twice.toml", "far/away/twice.toml"):
+        assert command("explore", "--replay", schedule, "--trust")[0] == VIOLATED
 
 
 # --- the guide ---

@@ -186,7 +186,7 @@ def only_the_fallen_know(machines: dict[NodeId, Locamu], fallen: set[NodeId]) ->
 
     A forwarder says some numbers up to `push_ms` after others that presuppose them (LCM-M5), and may fall in between.
     """
-    rank = {node: number for number, node in enumerate(sorted(machines))}
+    rank = next(iter(machines.values())).here.routes.rank
     known = {
         (shape.forwarder, numbered, number)
         for node, machine in machines.items()

@@ -3,13 +3,20 @@
 A `State` is an object whose attributes are plain data: numbers, strings, bytes, frozen structs, tuples, dicts, lists,
 sets, deques, Values, and other States. Nothing has to be written per class; class attributes say what is special.
 Anything else is refused by name: copies would share it, and a change through one of them would show in all.
+
+Equal states are taken for one and the same by an explorer, so what code can tell apart must not be equal: classes and
+kinds count, also of what is inside, and the order in which dicts and sets are gone through, unless a class says in
+`ordered` that it does nothing by it. Classes of this package have attributes of one type each, which is checked, and
+name in `ordered` all whose order counts; theirs are compared the quick way.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from collections import deque
-from collections.abc import Hashable, Iterator
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Hashable, Iterator, Set
+from functools import cached_property
 from types import FunctionType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -25,8 +32,8 @@ class State:
     """Attributes that never change after construction: shared by copies, left out of comparisons."""
     derived: ClassVar[tuple[str, ...]] = ()
     """Attributes that follow from the others, or change nothing that anybody does: copied, left out of comparisons."""
-    ordered: ClassVar[tuple[str, ...]] = ()
-    """Dicts whose order of insertion counts."""
+    ordered: ClassVar[tuple[str, ...] | None] = None
+    """Attributes with dicts or sets whose order counts. None: all, but for classes of this package, which have none."""
     durable: ClassVar[tuple[str, ...]] = ()
     """Attributes that must survive a restart. A State among them contributes its own durable part."""
 
@@ -42,24 +49,31 @@ class State:
                     theirs[name] = duplicate(value)
         except _NotPlainError as error:
             raise _refusal(self, name, error) from None
+        except RecursionError:
+            raise _too_deep(self, name) from None
         return clone
 
     def frozen(self) -> Hashable:
-        """The changing part as a hashable value, equal for equal states whatever order things were inserted in."""
-        own = vars(self)
-        parts: list[tuple[str, Hashable]] = []
+        """The changing part as a hashable value, equal for equal states: nothing that a machine does can differ."""
+        kind, own = type(self), vars(self)
+        layout = _layouts[kind, tuple(own)]
+        parts: list[Any] = [kind]
         name = ""
         try:
-            for name, ordered in _layouts[type(self), tuple(own)].compared:
+            for name, ordered in layout.compared:
                 value = own[name]
-                if type(value) in _free:
+                if type(value) in layout.plain:
                     parts.append((name, value))
+                elif layout.exact:
+                    parts.append((name, exact(value, ordered=ordered)))
                 elif ordered:
                     parts.append((name, tuple((key, freeze(item)) for key, item in value.items())))
                 else:
                     parts.append((name, freeze(value)))
         except _NotPlainError as error:
             raise _refusal(self, name, error) from None
+        except RecursionError:
+            raise _too_deep(self, name) from None
         return tuple(parts)
 
     def become(self, other: State) -> None:
@@ -115,6 +129,10 @@ class _Layout(NamedTuple):
     """Those that a copy needs for itself."""
     compared: tuple[tuple[str, bool], ...]
     """Those that two equal states have equal, sorted, each with whether the order of its items counts."""
+    exact: bool
+    """Whether everything counts that code can tell apart."""
+    plain: Set[type]
+    """Types of attributes that are compared as they are."""
 
 
 class _Layouts(dict[tuple[type[State], tuple[str, ...]], _Layout]):
@@ -123,8 +141,11 @@ class _Layouts(dict[tuple[type[State], tuple[str, ...]], _Layout]):
     def __missing__(self, key: tuple[type[State], tuple[str, ...]]) -> _Layout:
         kind, names = key
         changing = tuple(name for name in names if name not in kind.constant)
-        compared = tuple((name, name in kind.ordered) for name in sorted(changing) if name not in kind.derived)
-        self[key] = layout = _Layout(changing, compared)
+        ours, ordered = _is_ours(kind), kind.ordered
+        if ordered is None:
+            ordered = () if ours else names
+        compared = tuple((name, name in ordered) for name in sorted(changing) if name not in kind.derived)
+        self[key] = layout = _Layout(changing, compared, not ours, _alike if ours else _telling)
         return layout
 
 
@@ -175,6 +196,8 @@ class _Shared(dict[type, bool]):
 
 
 _shared = _Shared()
+_alike = set(_PLAIN)
+"""Types whose objects states of this package compare as they are: the plain ones, and those of this package."""
 _free = set(_PLAIN)
 """Types whose objects go from one copy to the next as they are: the plain ones, and those met since that are shared."""
 
@@ -203,8 +226,8 @@ def duplicate(value: Any) -> Any:
 
 
 def freeze(value: Any) -> Hashable:
-    """A hashable value that is equal exactly for equal contents."""
-    if type(value) in _free:
+    """A hashable value for an attribute that always has the same type: equal for equal contents in any order."""
+    if type(value) in _alike:
         return value  # type: ignore[no-any-return]
     if isinstance(value, dict):
         return frozenset((key, freeze(item)) for key, item in value.items())
@@ -214,10 +237,84 @@ def freeze(value: Any) -> Hashable:
         return frozenset(value)
     if isinstance(value, State):
         return value.frozen()
-    if _shared[type(value)]:
-        _free.add(type(value))
+    if not _shared[type(value)]:
+        raise _NotPlainError(value)
+    if not _is_ours(type(value)):
+        return exact(value, shared=True)
+    _alike.add(type(value))
+    return value  # type: ignore[no-any-return]
+
+
+def exact(value: Any, *, ordered: bool = True, shared: bool = False) -> Hashable:
+    """A hashable value that is equal only for what code cannot tell apart.
+
+    Classes and kinds count, and whether it is `ordered` also the order of dicts and sets. What could change is refused
+    inside of what copies share (`shared`), such as a tuple.
+
+    Raises:
+        UsageError: something is no plain data.
+    """
+    kind = type(value)
+    if kind in _telling:
         return value  # type: ignore[no-any-return]
-    raise _NotPlainError(value)
+    if not shared and kind in _CONTAINERS:
+        return _exact_container(value, ordered)
+    if not shared and isinstance(value, State):
+        return kind, value.frozen()
+    if not _shared[kind] or _remembers(value):
+        raise _NotPlainError(value)
+    if _is_ours(kind) and issubclass(kind, msgspec.Struct):
+        _telling.add(kind)
+        return value  # type: ignore[no-any-return]
+    if issubclass(kind, type | FunctionType):
+        return value  # type: ignore[no-any-return]
+    return kind, _exact_fixed(value, ordered)
+
+
+def _exact_container(value: Any, ordered: bool) -> Hashable:
+    kind = type(value)
+    if kind in _DICTS:
+        entries = [
+            (exact(key, ordered=ordered, shared=True), exact(item, ordered=ordered)) for key, item in value.items()
+        ]
+        default = exact(getattr(value, "default_factory", None), shared=True)
+        return kind, default, tuple(entries) if ordered else frozenset(entries)
+    if kind is set:
+        return kind, _exact_set(value, ordered)
+    return kind, getattr(value, "maxlen", None), tuple([exact(item, ordered=ordered) for item in value])
+
+
+def _exact_set(value: Any, ordered: bool) -> Hashable:
+    items = [exact(item, ordered=ordered, shared=True) for item in value]
+    return tuple(items) if ordered else frozenset(items)
+
+
+def _exact_fixed(value: Any, ordered: bool) -> Hashable:
+    """Of what never changes: the number, the text, or the parts."""
+    if isinstance(value, enum.Enum):
+        return value.value if isinstance(value, enum.Flag) else value.name
+    if isinstance(value, Value):
+        return value.frozen()
+    if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
+        return tuple(_exact_fields(value, ordered))
+    if type(value) not in _PLAIN and getattr(value, "__dict__", None):
+        raise _NotPlainError(value)  # It has more than what it is compared by.
+    if isinstance(value, float):
+        return value.hex()  # Nothing is equal to a NaN, and 0.0 is equal to -0.0.
+    if isinstance(value, tuple):
+        return tuple([exact(item, ordered=ordered, shared=True) for item in value])
+    if isinstance(value, frozenset):
+        return _exact_set(value, ordered)
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def _exact_fields(value: Any, ordered: bool) -> Iterator[Hashable]:
+    """All of them, whether or not the class compares them, and what was put beside them."""
+    for name, part in _attributes(value):
+        try:
+            yield name, exact(part, ordered=ordered, shared=True)
+        except _NotPlainError as error:
+            raise _refusal(value, name, error) from None
 
 
 def check_plain(value: object) -> None:
@@ -240,8 +337,11 @@ class PlainParts:
         self._known: set[Hashable] = set()
 
     def include(self, frozen: Any) -> bool:
-        """Whether nothing in a state, as `frozen` gave it, or in a packet could change. Both have hashes."""
-        return self._all_plain(frozen if isinstance(frozen, tuple) else (frozen,))
+        """Whether nothing in a state, as `frozen` gave it, or in a packet could change."""
+        try:
+            return self._all_plain(frozen if isinstance(frozen, tuple) else (frozen,))
+        except TypeError:
+            return False  # Something inside has no hash.
 
     def _all_plain(self, parts: Any) -> bool:
         known = self._known
@@ -250,7 +350,7 @@ class PlainParts:
             if kind is tuple and len(part) == 2 and type(part[0]) is str:
                 part = part[1]  # An attribute, or an entry of a dict: its name is known to be plain.
                 kind = type(part)
-            if kind in _SCALARS or part in known:
+            if kind in _SCALARS or issubclass(kind, type) or part in known:
                 continue
             inside = part if issubclass(kind, tuple | frozenset) else [value for _, value in _attributes(part)]
             if not _shared[kind] or _remembers(part) or not self._all_plain(inside):
@@ -271,9 +371,18 @@ def _attributes(value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, State):
         aside = value.constant + value.derived
         yield from ((name, part) for name, part in vars(value).items() if name not in aside)
-    else:
-        names = getattr(value, "__struct_fields__", ()) or getattr(value, "__dataclass_fields__", ())
-        yield from ((name, getattr(value, name)) for name in names)
+        return
+    names = [*getattr(value, "__struct_fields__", ())]
+    if dataclasses.is_dataclass(value):
+        names += [field.name for field in dataclasses.fields(value)]
+    if names:
+        names += [name for name in getattr(value, "__dict__", ()) if name not in names and not _is_cache(value, name)]
+    yield from ((name, getattr(value, name)) for name in names)
+
+
+def _is_cache(value: object, name: str) -> bool:
+    """Whether the attribute follows from the others."""
+    return isinstance(getattr(type(value), name, None), cached_property)
 
 
 def _check_part(value: Any, *, shared: bool) -> None:
@@ -295,6 +404,12 @@ def _check_part(value: Any, *, shared: bool) -> None:
 
 
 _SCALARS = _PLAIN - {tuple, frozenset}
+_telling: set[type] = {int, str, bytes, type(None)}
+"""Types whose objects are equal to none of another type, and among themselves only if nothing differs: also the structs
+of this package that were met since."""
+_DICTS = frozenset({dict, defaultdict, OrderedDict, Counter})
+_CONTAINERS = _DICTS | {list, set, deque}
+"""What changes and can be copied. Not of classes derived from these: a copy would be of the class itself."""
 
 
 def _refusal(holder: object, name: str, error: _NotPlainError) -> UsageError:
@@ -302,3 +417,17 @@ def _refusal(holder: object, name: str, error: _NotPlainError) -> UsageError:
         f"{type(holder).__name__}.{name}: holds a {error.culprit}, which copies would share; use plain data: numbers, "
         "strings, frozen structs, tuples, and dicts, lists and sets of them, or a State"
     )
+
+
+def _too_deep(holder: object, name: str) -> UsageError:
+    return UsageError(
+        f"{type(holder).__name__}.{name}: holds itself, or parts within parts so deep that they cannot be copied"
+    )
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether the class belongs to this package."""
+    return kind.__module__.partition(".")[0] == _PACKAGE
+
+
+_PACKAGE = __name__.partition(".")[0]

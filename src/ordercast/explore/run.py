@@ -13,7 +13,7 @@ import msgspec
 from ordercast.core.errors import UsageError
 from ordercast.core.registry import ProtocolInfo, is_code
 from ordercast.explore.brokers.run import replay_brokers
-from ordercast.explore.machines.acting import Cause
+from ordercast.explore.machines.acting import Cause, misconduct_at_start
 from ordercast.explore.machines.behaviour import Behaviour
 from ordercast.explore.machines.setting import Setting
 from ordercast.explore.overlays.run import replay_overlay
@@ -134,9 +134,9 @@ def replay(schedule: SteppedRun | Path, protocol: str | None = None, *, trust: b
         stage = _stage(setting, configuration, timed=any(step.node in setting.clients for step in steps))
         story = []
         for step in steps:
-            story.append(stage.take(step))
             if stage.violation is not None:
                 break
+            story.append(stage.take(step))
     except UsageError as error:
         raise UsageError(f"{schedule}: {error}" if isinstance(schedule, Path) else str(error)) from None
     return Replay(stage.violation or stage.rest(), value.violation, story, _orders(stage))
@@ -199,8 +199,12 @@ class _Explorer:
         return self.result
 
     def _explore_all(self) -> None:
+        fault = misconduct_at_start(self._setting)
         for size in self.result.sizes:
             for configuration in self.plan.scope.configurations(size.messages):
+                if fault is not None:
+                    self._broken_at_start(configuration, fault)
+                    return
                 self._explore(configuration, size)
                 if self.result.counterexample is not None and not self.plan.keep_going:
                     return
@@ -229,6 +233,8 @@ class _Explorer:
         finally:
             self._account(size, search)
         size.explored += 1
+        if isinstance(search, Search):
+            search.ask_again(_ASKED_AGAIN)
         if isinstance(search, Ascending):
             size.outcomes += len(search.outcomes)
         else:
@@ -276,6 +282,11 @@ class _Explorer:
         judge = Judge(behaviour, configuration, self.plan.info.guarantee)
         search, start = self._search(behaviour, judge, lambda _states: None, configuration)
         self.result.counterexample = self._tell(configuration, *search.schedule(start))
+
+    def _broken_at_start(self, configuration: Configuration, fault: Violation) -> None:
+        """Every configuration goes wrong before its first step: one is told."""
+        self.result.violating.append(f"{configuration}: {fault.check}")
+        self.result.counterexample = self._tell(configuration, fault, [])
 
     def _tell(self, configuration: Configuration, found: Violation | None, causes: list[Cause]) -> Counterexample:
         """Perform the schedule on real machines: what the search found must happen there too."""

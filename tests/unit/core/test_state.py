@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from typing import Any, ClassVar
+import math
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,10 +108,133 @@ def test_what_was_saved_is_independent_of_the_state_that_saved_it_and_of_the_one
     assert second == expected
 
 
+class Unordered(Part):
+    """Does nothing by the order of a dict or a set."""
+
+    ordered: ClassVar[tuple[str, ...]] = ()
+
+
 @given(st.dictionaries(keys, scalars, min_size=2))
-def test_the_order_of_insertion_does_not_matter(entries: dict[Any, Any]) -> None:
+def test_the_order_of_insertion_does_not_matter_to_a_class_that_says_so(entries: dict[Any, Any]) -> None:
     backwards = dict(reversed(entries.items()))
-    assert Part(entries, set(entries)) == Part(backwards, set(backwards))
+    assert Part(entries, None) != Part(backwards, None)
+    assert Unordered(entries, set(entries)) == Unordered(backwards, set(backwards))
+
+
+class Calm(NamedTuple):
+    level: object
+
+
+class Angry(NamedTuple):
+    level: object
+
+
+class Red(msgspec.Struct, frozen=True, eq=False):
+    """Equal to nothing but itself, as far as its class is asked."""
+
+    level: object
+
+
+class Blue(msgspec.Struct, frozen=True):
+    level: object
+
+
+@dataclass(frozen=True)
+class Partly:
+    counts: int
+    aside: object = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Generous:
+    level: object
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class One(IntEnum):
+    ONE = 1
+
+
+ALIKE = [
+    (False, 0), (True, 1), (1, 1.0), (0.0, -0.0), (One.ONE, 1),
+    ([], ()), ({}, set()), ([1], deque([1])), ({1}, frozenset({1})), (deque([1]), deque([1], maxlen=3)),
+    (defaultdict(int), defaultdict(list)), (defaultdict(int), {}), (Counter(), {}), (OrderedDict(), {}),
+    ({1: 0, 2: 0}, {2: 0, 1: 0}), ({0, 8}, {8, 0}), ({1: 0}, {True: 0}), ({1}, {True}),
+    (Calm(1), Angry(1)), (Calm(1), (1,)), (Calm(1), Calm(True)), (Blue(1), Blue(True)), (Red(1), Red(2)),
+    (Partly(1, 2), Partly(1, 3)), (Generous(1), Generous(2)), (Part(1, 2), Unordered(1, 2)), (Part, Unordered),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE, ids=repr)
+@pytest.mark.parametrize("within", [lambda value: value, lambda value: [value], lambda value: {1: [value]}])
+def test_what_code_can_tell_apart_is_not_equal(one: object, other: object, within: Callable[[object], object]) -> None:
+    """An explorer takes equal states for one and the same, and never looks at what the second would have done."""
+    assert Part(within(one), None) != Part(within(other), None)
+    assert Part(within(one), None) == Part(within(one), None).copy()
+
+
+@pytest.mark.parametrize(("one", "other"), [(Red(1), Red(1)), (Red((1, 2)), Red((1, 2))), (math.nan, float("nan"))])
+def test_what_no_code_can_tell_apart_but_by_its_place_in_memory_is_equal(one: object, other: object) -> None:
+    assert Part(one, (one,)) == Part(other, (other,))
+
+
+class Named(int):
+    name: str
+
+
+class Heap(list[int]):
+    """Copies would be plain lists."""
+
+
+def _named() -> Named:
+    value = Named(1)
+    value.name = "one"
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (Red([]), r"^Red\.level: holds a list"), (Partly(1, []), r"^Partly\.aside: holds a list"),
+        (Generous([]), r"^Generous\.level: holds a list"), (([],), r"^Part\.kept: holds a list"),
+        (_named(), r"^Part\.kept: holds a Named"), (Heap(), r"^Part\.kept: holds a Heap"),
+    ],
+)  # fmt: skip
+def test_what_copies_would_share_or_lose_is_refused_whatever_its_class_compares(value: object, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Part(value, None).frozen()
+
+
+def _endless() -> list[object]:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+def _deep() -> tuple[object, ...]:
+    value: tuple[object, ...] = ()
+    for _ in range(50_000):
+        value = (value,)
+    return value
+
+
+@pytest.mark.parametrize("value", [_endless(), _deep()], ids=["endless", "deep"])
+def test_a_state_that_holds_itself_or_has_no_bottom_is_refused_by_its_name(value: object) -> None:
+    with pytest.raises(UsageError, match=r"^Part\.kept: holds itself, or parts within parts so deep"):
+        Part(value, None).frozen()
+
+
+def test_a_state_that_is_a_part_of_itself_is_refused_by_its_name() -> None:
+    part = Part(1, None)
+    part.forgotten = part
+    for ask in (part.frozen, part.copy):
+        with pytest.raises(UsageError, match=r"^Part\.forgotten: holds itself"):
+            ask()
 
 
 def test_the_order_of_lists_does_matter() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ordercast.core.errors import InvariantError, PeerError, UsageError, saying
+from ordercast.core.ids import NodeId
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
 from ordercast.explore.machines.setting import Effects, Setting
@@ -53,6 +54,16 @@ def act(machine: Machine, cause: Cause, setting: Setting, index: Mapping[Message
     return _misconduct(cause, effects, setting, index) or effects
 
 
+def misconduct_at_start(setting: Setting) -> Violation | None:
+    """What a machine does when it starts and no machine may ever do: when nobody has published anything yet."""
+    for rank, node in enumerate(setting.servers):
+        effects = Effects()
+        setting.machine(node).on_start(effects)
+        if fault := _misconduct(Cause(rank, rank, None), effects, setting, {}):
+            return fault
+    return None
+
+
 def told(cause: Cause, effects: Effects, index: Mapping[Message, int]) -> History:
     """The input's addition to the node's history."""
     published = (~index[cause.what],) if isinstance(cause.what, Message) else ()
@@ -77,10 +88,16 @@ def _failure(cause: Cause, text: str, setting: Setting, index: Mapping[Message, 
 
 def _misconduct(cause: Cause, effects: Effects, setting: Setting, index: Mapping[Message, int]) -> Violation | None:
     me = setting.everyone[cause.node]
-    for peer, _ in effects.sent:
+    sent: list[tuple[NodeId, Any]] = effects.sent  # Whatever code hands in, not what it should.
+    delivered: list[Any] = effects.delivered
+    for peer, packet in sent:
         if peer not in setting.neighbours[me]:
             return Violation("invariant", f"{me} sends to {peer}, which is not its neighbour")
-    for message in effects.delivered:
+        if not isinstance(packet, Packet):
+            return Violation("invariant", f"{me} sends a {type(packet).__name__}, which is no packet")
+    for message in delivered:
+        if not isinstance(message, Message):
+            return Violation("integrity", f"{me} delivers a {type(message).__name__}, which is no message")
         if message not in index:
             return Violation("integrity", f"{me} delivers {message.id}, which nobody published in this form")
     brought = carried(cause.what)

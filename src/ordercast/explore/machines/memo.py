@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -28,3 +28,15 @@ def number_of(value: V, numbers: dict[V, int], values: list[V]) -> int:
         number = numbers[value] = len(values)
         values.append(value)
     return number
+
+
+_FEW = 200
+
+
+def to_repeat(known: Sequence[V], most: int) -> list[V]:
+    """Evenly chosen where there are more than `most`, and again and again where there are few.
+
+    Chance and a clock may well do the same twice, but hardly as often as that.
+    """
+    chosen = list(known[:: -(-len(known) // most) or 1])
+    return chosen * -(-_FEW // len(chosen)) if chosen else []

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from ordercast.core.errors import UsageError
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
-from ordercast.core.state import PlainParts, check_plain
+from ordercast.core.state import PlainParts, check_plain, exact
 from ordercast.explore.machines.acting import Cause, act, told
-from ordercast.explore.machines.memo import number_of
+from ordercast.explore.machines.memo import number_of, to_repeat
 from ordercast.explore.machines.setting import Effects, Setting
 from ordercast.explore.promises.properties import History, Violation
 from ordercast.explore.scope.configurations import Configuration
@@ -55,7 +55,7 @@ class Reactions:
         self._upwards = upwards
         self.inputs: list[Input] = []
         self.parcels: list[Parcel] = []
-        self._input_numbers: dict[Input, int] = {}
+        self._input_numbers: dict[Hashable, int] = {}
         self._parcel_numbers: dict[Parcel, int] = {}
         self._states: list[Known] = []
         self._state_numbers: dict[Hashable, int] = {}
@@ -71,15 +71,17 @@ class Reactions:
         self._index.update((message, i) for i, message in enumerate(self.setting.messages(configuration)))
 
     def input(self, peer: int, what: Packet | Message | DetectorChange) -> int:
+        key = (peer, exact(what, shared=True))
         try:
-            number = self._input_numbers.get((peer, what))
+            number = self._input_numbers.get(key)
         except TypeError:  # Something in it has no hash, and has to go by its name.
             check_plain(what)
             raise
         if number is None:
             if not self._plain.include(what):
                 check_plain(what)
-            number = number_of((peer, what), self._input_numbers, self.inputs)
+            number = self._input_numbers[key] = len(self.inputs)
+            self.inputs.append((peer, what))
         return number
 
     def state(
@@ -127,20 +129,15 @@ class Reactions:
         return self._reactions[key]
 
     def ask_again(self, most: int) -> None:
-        """Repeat what machines did, evenly chosen where it is more than `most` steps: each does the same again.
+        """Repeat what machines did, up to `most` steps where that is many: each does the same again.
 
         Raises:
             UsageError: one does not, so that nothing of what was found can be relied on.
         """
-        known = list(self._reactions.items())
-        for (state, what), before in known[:: -(-len(known) // most) or 1]:
+        for (state, what), before in to_repeat(list(self._reactions.items()), most):
             cause = self._cause(state, what)
             if not _alike(before, self._react(state, cause)):
-                raise UsageError(
-                    f"{self.setting.info.name}: {self.setting.everyone[cause.node]} does not do the same again "
-                    f"{_occasion(cause)}: it remembers something outside of its attributes, in a variable of its "
-                    "module or class, or asks a clock or chance; what is explored must not"
-                )
+                raise not_the_same(self.setting, cause)
 
     def _cause(self, state: int, what: Hashable) -> Cause:
         """What `what` stands for in the table of reactions: the number of an input, or the name of a timer."""
@@ -188,6 +185,15 @@ class Reactions:
             (target, number_of((sender, tuple(items)), self._parcel_numbers, self.parcels))
             for target, items in by_target.items()
         )
+
+
+def not_the_same(setting: Setting, cause: Cause) -> UsageError:
+    """The complaint about a machine that did something else the second time."""
+    return UsageError(
+        f"{setting.info.name}: {setting.everyone[cause.node]} does not do the same again {_occasion(cause)}: it "
+        "remembers something outside of its attributes, in a variable of its module or class, or asks a clock or "
+        "chance; what is explored must not"
+    )
 
 
 def _alike(one: Reaction, other: Reaction) -> bool:

@@ -50,11 +50,13 @@ class Effects:
         self.delivered.append(message)
 
     def set_timer(self, name: Hashable, delay_ns: int, *, background: bool = False) -> None:
+        _check_name(name)
         if not background:
             self.timers.append((name, True))
             self.delays[name] = delay_ns
 
     def cancel_timer(self, name: Hashable) -> None:
+        _check_name(name)
         self.timers.append((name, False))
 
     def complete(self, message_id: str) -> None:
@@ -203,6 +205,17 @@ class Setting:
         rank = self.rank[sender]
         to_servers = [(self.rank[peer], packet) for peer, packet in effects.sent if peer in self.graph.neighbours]
         return [Arrival(peer, rank, packet, rank) for peer, packet in to_servers if not self.never_arrives(packet)]
+
+
+def _check_name(name: Hashable) -> None:
+    """Of a timer."""
+    try:
+        hash(name)
+    except TypeError:
+        raise UsageError(
+            f"a {type(name).__name__} cannot be the name of a timer, because it could change; use numbers, strings, "
+            "frozen structs and tuples"
+        ) from None
 
 
 def _graph(overlay: str, nodes: int, edges: Edges) -> Graph:

@@ -141,6 +141,13 @@ class Search:
             self._found = Found(Violation("rest", "it never comes to rest, whatever happens"), last, None)
         return self._found
 
+    def ask_again(self, most: int) -> None:
+        """Repeat up to so many of the steps that this search alone has seen; the tables of reactions know the others.
+
+        Raises:
+            UsageError: a machine does not do the same again.
+        """
+
     def _is_over(self) -> bool:
         """Whether a limit was reached after something was found; that it was reached without is not for here to say."""
         try:

@@ -36,6 +36,9 @@ class FaultySearch(Search):
         """By state of a machine: its number in the repertoire."""
         self._endings: dict[tuple[tuple[int, tuple[int, ...], int], ...], Ending] = {}
 
+    def ask_again(self, most: int) -> None:
+        self._repertoire.ask_again(most)
+
     def start(self) -> State:
         return (*self._behaviour.initial(self._configuration), self._faults.suspicions)
 

@@ -36,8 +36,7 @@ class FaultyStage(Stage):
             peers = tuple(self._name(peer) for peer in cause.what.peers)
             return NodeStep(self._name(cause.node), about=peers, suspects=cause.what.on)
         if cause.lost:
-            position = self.waiting[cause.node, cause.peer].index(self._packet(cause)) + 1
-            return NodeStep(self._name(cause.node), self._name(cause.peer), position=position, lost=True)
+            return NodeStep(self._name(cause.node), self._name(cause.peer), position=self._position(cause), lost=True)
         return super().locate(cause)
 
     def take(self, step: NodeStep) -> str:

@@ -192,7 +192,9 @@ def _seen_from(protocol: str, here: Path, there: Path) -> str:
     where, py, name = protocol.partition(".py")
     if not py or (name and not name.startswith(":")):
         return protocol
-    return Path(os.path.relpath(there / f"{where}.py", here)).as_posix() + name
+    file = there / f"{where}.py"
+    # With links followed: `..` leads out of where a linked folder is, not out of where it is named.
+    return Path(os.path.relpath(file.parent.resolve() / file.name, here.resolve())).as_posix() + name
 
 
 def _toml(value: Any) -> str:

@@ -5,7 +5,7 @@ It retells a schedule for people, replays one from a file, and so is a second op
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,8 @@ from ordercast.core.errors import UsageError
 from ordercast.core.ids import NodeId
 from ordercast.core.machine import Machine
 from ordercast.core.messages import Message, Packet
-from ordercast.explore.machines.acting import Cause, act, carried, told
+from ordercast.core.state import exact
+from ordercast.explore.machines.acting import Cause, act, carried, misconduct_at_start, told
 from ordercast.explore.machines.setting import APPLICATION, Arrival, Effects, Setting
 from ordercast.explore.promises.properties import Violation, agreement, first_violation, name, safety_checks
 from ordercast.explore.scope.configurations import Configuration
@@ -31,16 +32,18 @@ class Stage:
     def __init__(self, setting: Setting, configuration: Configuration) -> None:
         self.setting = setting
         self.configuration = configuration
-        self.machines: list[Machine]
-        self.machines, self.timers, arrivals = setting.start()
+        self.violation: Violation | None = misconduct_at_start(setting)
+        self.machines: list[Machine] = []
+        self.timers: list[frozenset[Hashable]] = []
         self.waiting: dict[tuple[int, int], list[Packet | Message | DetectorChange]] = {}
         """By (node, peer): what is on its way, oldest first."""
         self.histories: list[tuple[int, ...]] = [()] * len(setting.servers)
-        self.violation: Violation | None = None
         self._index = {message: i for i, message in enumerate(setting.messages(configuration))}
         self._ids = {message.id: name(i) for message, i in self._index.items()}
-        for arrival in [*arrivals, *self._asked()]:
-            self._put(arrival)
+        if self.violation is None:  # Otherwise what was sent may be nothing that could wait anywhere.
+            self.machines, self.timers, arrivals = setting.start()
+            for arrival in [*arrivals, *self._asked()]:
+                self._put(arrival)
 
     def _asked(self) -> list[Arrival]:
         """Packets that are on their way from the beginning."""
@@ -65,9 +68,12 @@ class Stage:
             return NodeStep(node, timer=str(cause.timer))
         if cause.peer == APPLICATION:
             return NodeStep(node)
-        return NodeStep(
-            node, self._name(cause.peer), position=self.waiting[cause.node, cause.peer].index(cause.what) + 1
-        )
+        return NodeStep(node, self._name(cause.peer), position=self._position(cause))
+
+    def _position(self, cause: Cause) -> int:
+        """The place of what arrives, in the order in which it was sent."""
+        waiting = [exact(what, shared=True) for what in self.waiting[cause.node, cause.peer]]
+        return waiting.index(exact(cause.what, shared=True)) + 1
 
     def take(self, step: NodeStep) -> str:
         """Let the step happen; what it did, in one line."""
