@@ -50,6 +50,8 @@ class State:
         except _NotPlainError as error:
             raise _refusal(self, name, error) from None
         except RecursionError:
+            if not name:
+                raise  # It was too deep before the first attribute: the one that led here is named.
             raise _too_deep(self, name) from None
         return clone
 
@@ -73,6 +75,8 @@ class State:
         except _NotPlainError as error:
             raise _refusal(self, name, error) from None
         except RecursionError:
+            if not name:
+                raise  # It was too deep before the first attribute: the one that led here is named.
             raise _too_deep(self, name) from None
         return tuple(parts)
 

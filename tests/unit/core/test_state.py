@@ -170,8 +170,12 @@ ALIKE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "other"), ALIKE, ids=repr)
-@pytest.mark.parametrize("within", [lambda value: value, lambda value: [value], lambda value: {1: [value]}])
+@pytest.mark.parametrize(("one", "other"), ALIKE, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "within",
+    [lambda value: value, lambda value: [value], lambda value: {1: [value]}],
+    ids=["bare", "in a list", "in a dict"],
+)
 def test_what_code_can_tell_apart_is_not_equal(one: object, other: object, within: Callable[[object], object]) -> None:
     """An explorer takes equal states for one and the same, and never looks at what the second would have done."""
     assert Part(within(one), None) != Part(within(other), None)
