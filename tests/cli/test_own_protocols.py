@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -376,12 +377,14 @@ def test_code_that_closes_standard_output_is_one_line(
 
 @pytest.mark.parametrize("where", [HEAD, CONSTRUCTOR, STEP])
 @pytest.mark.parametrize("start", ["simulate mine.toml --out RUN --protocol", "explore"])
-def test_an_interrupt_ends_the_program_wherever_it_comes(
-    command: Command, changed: Callable[..., str], start: str, where: str
-) -> None:
+def test_an_interrupt_ends_the_program_wherever_it_comes(changed: Callable[..., str], start: str, where: str) -> None:
+    """A process of its own: an interrupted program ends what other tests of this one share."""
     blank = where[: len(where) - len(where.lstrip())]
-    code, _, err = command(*start.split(), changed((where, f"{where}{blank}raise KeyboardInterrupt\n")))
-    assert (code, err) == (INTERRUPTED, "ordercast: interrupted\n")
+    mine = changed((where, f"{where}{blank}raise KeyboardInterrupt\n"))
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "ordercast", *start.split(), mine], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (INTERRUPTED, "ordercast: interrupted\n")
 
 
 def test_wrong_constructor_arguments_are_one_line_in_the_explorer_too(
